@@ -1,0 +1,1 @@
+//! E2B's REST interface over the control plane.

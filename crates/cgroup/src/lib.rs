@@ -1,0 +1,1 @@
+//! Limits, freezing and accounting through cgroup v1 and v2.

@@ -1,0 +1,1 @@
+//! The control plane: tenants, keys, and what should run.

@@ -1,0 +1,1 @@
+//! The guest programs, built statically and carried inside the server.

@@ -1,0 +1,3 @@
+//! The daemon inside every sandbox: processes, terminals, files, watching.
+
+fn main() {}

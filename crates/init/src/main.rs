@@ -1,0 +1,3 @@
+//! Enters the namespaces of a new sandbox and becomes its first process.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The jail tier: namespaces, idmapped overlays, seccomp and cgroups.

@@ -1,0 +1,1 @@
+//! Network slots, firewall and names for sandboxes.

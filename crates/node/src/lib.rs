@@ -1,0 +1,1 @@
+//! A machine that runs sandboxes: state folders, deadlines, adoption, metrics.

@@ -1,0 +1,13 @@
+//! The two seams of SoulBox.
+//!
+//! - [`Runtime`]: what an isolation tier must do. The node drives it.
+//! - [`Node`]: what a machine that runs sandboxes offers. Control plane and proxy use only this,
+//!   so that a node may be in this process or, later, behind gRPC.
+
+mod error;
+mod node;
+mod runtime;
+
+pub use error::{Error, Result};
+pub use node::{LogEntry, LogLevel, MetricSample, Node, NodeEvent, SandboxStatus};
+pub use runtime::{Adopted, ByteStream, DynStream, Exit, Running, Runtime, Stats};

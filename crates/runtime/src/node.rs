@@ -1,0 +1,84 @@
+use std::fmt;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use tokio::sync::broadcast;
+
+use crate::{DynStream, Result, Stats};
+
+/// A sandbox as its node knows it: the truth about what runs.
+#[derive(Debug, Clone)]
+pub struct SandboxStatus {
+    /// With the deadline as it is now.
+    pub spec: SandboxSpec,
+    pub state: SandboxState,
+    pub tier: Tier,
+}
+
+#[derive(Debug, Clone)]
+pub enum NodeEvent {
+    Ended { id: SandboxId, reason: EndReason, detail: String },
+}
+
+/// One sample of a sandbox's use, taken every few seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetricSample {
+    pub at: UnixMillis,
+    pub cpu_used_pct: f64,
+    pub stats: Stats,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// A line of a sandbox's log: what the node did with it and what envd reports (bytes from inside:
+/// show them, never trust them).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LogEntry {
+    pub at: UnixMillis,
+    pub level: LogLevel,
+    pub logger: String,
+    pub message: String,
+    #[serde(default)]
+    pub fields: std::collections::BTreeMap<String, String>,
+}
+
+/// A machine that runs sandboxes.
+#[async_trait]
+pub trait Node: Send + Sync + fmt::Debug {
+    /// Returns when envd inside answers. On error nothing is left of it.
+    /// A second call with the same id is answered with the first one's sandbox.
+    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus>;
+
+    /// Idempotent. When it returns, dialling fails and nothing of it runs.
+    async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()>;
+
+    /// Moves the end of its life, durably. The node itself enforces it.
+    async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()>;
+
+    /// `None` when it is not here (any more). Cheap: from memory.
+    fn get(&self, id: &SandboxId) -> Option<SandboxStatus>;
+
+    /// All of them. From memory.
+    fn list(&self) -> Vec<SandboxStatus>;
+
+    /// A connection to a port inside. [`crate::Error::PortClosed`] when nothing listens.
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream>;
+
+    async fn stats(&self, id: &SandboxId) -> Result<Stats>;
+
+    /// Samples taken so far, oldest first.
+    fn metrics(&self, id: &SandboxId) -> Vec<MetricSample>;
+
+    /// The sandbox's log, oldest first, bounded.
+    async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>>;
+
+    fn events(&self) -> broadcast::Receiver<NodeEvent>;
+}

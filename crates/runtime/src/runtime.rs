@@ -1,0 +1,90 @@
+use std::fmt;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use soulbox_types::{SandboxId, SandboxSpec, Tier};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::Result;
+
+/// A connection to a port inside a sandbox.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+pub type DynStream = Box<dyn ByteStream>;
+
+/// What a tier needs to find its sandbox again after a restart, as the node's state folder keeps it.
+/// Opaque to the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    pub tier: Tier,
+    /// The tier's own record, JSON.
+    pub record: String,
+}
+
+/// What was found of a sandbox after a restart of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adopted {
+    /// It is there and serves.
+    Alive,
+    /// Nothing of it runs any more; what was left has been cleaned away.
+    Gone,
+}
+
+/// How a sandbox's first process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// For people: `exit status 1`, `signal 9`, `unknown`.
+    pub description: String,
+}
+
+/// Use of resources now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Cpu time since creation, in microseconds.
+    pub cpu_micros: u64,
+    pub memory_bytes: u64,
+    pub memory_cache_bytes: u64,
+    pub disk_used_bytes: u64,
+    pub disk_total_bytes: u64,
+    pub pids: u64,
+    /// How often the kernel killed something inside for lack of memory.
+    pub oom_kills: u64,
+}
+
+/// One isolation tier. Every method is safe to call again after a crash of the caller.
+#[async_trait]
+pub trait Runtime: Send + Sync + fmt::Debug {
+    fn tier(&self) -> Tier;
+
+    /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
+    /// `started` is called as soon as there is something to find again, before envd is ready;
+    /// the node writes it to disk there.
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        started: &(dyn Fn(&Running) -> Result<()> + Send + Sync),
+    ) -> Result<()>;
+
+    /// Finds a sandbox that an earlier run of the node made.
+    async fn adopt(&self, spec: &SandboxSpec, running: &Running) -> Result<Adopted>;
+
+    /// Opens a connection to a port inside, also one bound to 127.0.0.1.
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream>;
+
+    /// Stops every process in place, memory kept.
+    async fn pause(&self, id: &SandboxId) -> Result<()>;
+
+    async fn resume(&self, id: &SandboxId) -> Result<()>;
+
+    async fn stats(&self, id: &SandboxId) -> Result<Stats>;
+
+    /// Waits until the sandbox's first process is gone.
+    async fn wait(&self, id: &SandboxId) -> Result<Exit>;
+
+    /// Ends it and removes everything of it. Idempotent; works on half-made and half-destroyed
+    /// ones, and after a restart with `running` from the state folder.
+    async fn destroy(&self, id: &SandboxId, running: Option<&Running>) -> Result<()>;
+
+    /// Removes what earlier runs left and no sandbox in `keep` owns (pools, cgroups, rules).
+    async fn reclaim(&self, keep: &[SandboxId]) -> Result<()>;
+}

@@ -1,0 +1,1 @@
+//! Listeners, certificates, configuration and wiring of `soulbox serve`.

@@ -1,0 +1,32 @@
+//! Identifiers, limits and states that every part of SoulBox shares.
+//!
+//! No I/O and no async here: the programs inside a sandbox link this crate too.
+//!
+//! # Layout
+//! - [`id`]: sandbox, tenant and template names, with the shapes that E2B's clients accept
+//! - [`limits`]: what a sandbox may use
+//! - [`spec`]: everything needed to make a sandbox, and to adopt it after a restart
+//! - [`guest`]: what the node hands to `soulbox-init` and `soulbox-envd`
+//! - [`secret`]: strings that cannot be printed
+//! - [`time`]: milliseconds since the epoch
+
+pub mod guest;
+pub mod id;
+pub mod limits;
+pub mod secret;
+pub mod spec;
+pub mod time;
+
+pub use guest::EnvdConfig;
+pub use id::{InvalidId, SandboxId, TemplateId, TenantId};
+pub use limits::Limits;
+pub use secret::Secret;
+pub use spec::{EndReason, NetworkPolicy, SandboxSpec, SandboxState, Tier};
+pub use time::UnixMillis;
+
+/// The envd protocol version that we report. It is E2B's: their SDKs switch features on by it.
+pub const ENVD_VERSION: &str = "0.6.13";
+/// envd's port inside every sandbox.
+pub const ENVD_PORT: u16 = 49983;
+/// Header that authorises the node (and nobody else) to use envd's control routes.
+pub const NODE_TOKEN_HEADER: &str = "x-soulbox-node-token";

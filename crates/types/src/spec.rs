@@ -1,0 +1,95 @@
+//! Everything needed to make a sandbox, and to adopt it after a restart.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Limits, SandboxId, Secret, TemplateId, TenantId, UnixMillis};
+
+/// How strongly a sandbox is walled off. A request for a stronger tier is never served by a weaker one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    Docker,
+    Jail,
+    Gvisor,
+    Microvm,
+}
+
+/// What a sandbox may reach. Private ranges, the host and other sandboxes are always closed
+/// (unless the operator opened a range for the whole node).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkPolicy {
+    /// `None`: the caller said nothing, which means allowed; the difference is reported back.
+    pub allow_internet: Option<bool>,
+}
+
+impl Default for NetworkPolicy {
+    fn default() -> Self {
+        Self { allow_internet: None }
+    }
+}
+
+impl NetworkPolicy {
+    pub fn internet(&self) -> bool {
+        self.allow_internet.unwrap_or(true)
+    }
+}
+
+/// The whole wish for one sandbox. Written to its state folder before anything is made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    pub id: SandboxId,
+    pub tenant: TenantId,
+    pub template: TemplateId,
+    /// First name of the template, as E2B's `alias`.
+    pub alias: Option<String>,
+    pub limits: Limits,
+    pub env: BTreeMap<String, String>,
+    pub metadata: BTreeMap<String, String>,
+    pub network: NetworkPolicy,
+    /// What clients must show envd. `None`: an unsecured sandbox (v1 API with `secure: false`).
+    pub access_token: Option<Secret>,
+    /// What the node shows envd on control routes. Never leaves the node.
+    pub node_token: Secret,
+    pub created_at: UnixMillis,
+    /// When the node ends it, unless moved.
+    pub deadline: UnixMillis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxState {
+    Creating,
+    Running,
+    Paused,
+    Destroying,
+}
+
+/// Why a sandbox ended: users ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Asked for through the API.
+    Killed,
+    /// Its time was over.
+    Expired,
+    /// envd or the whole sandbox died on its own.
+    Died,
+    /// It never came up.
+    CreateFailed,
+    /// The machine was restarted, or the state folder could not be adopted.
+    Lost,
+}
+
+impl EndReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Expired => "expired",
+            Self::Died => "died",
+            Self::CreateFailed => "create_failed",
+            Self::Lost => "lost",
+        }
+    }
+}
