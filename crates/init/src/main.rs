@@ -1,3 +1,109 @@
-//! Enters the namespaces of a new sandbox and becomes its first process.
+//! `soulbox-init` builds a jail around itself and becomes envd.
+//!
+//! It is a separate static program because it must be single-threaded: the server has threads,
+//! and a clone of it could only make async-signal-safe calls. The story, step by step:
+//!
+//! ```text
+//! init (real root)                      first process (real root, then root of the sandbox)
+//!   read the spec
+//!   join the cgroups, the network namespace
+//!   a private mount namespace
+//!   make the user namespace
+//!   disk, layers, overlays, /dev, /sys
+//!   clone: pid, ipc, uts, cgroup  ────►  mount /proc, masks; host name; pivot_root
+//!   report the pid, exit                 enter the user namespace: from here on nobody outside
+//!                                        ids, limits, seccomp, capabilities
+//!                                        execute envd
+//! ```
+//!
+//! All namespaces but the user one belong to the host, so root inside has no power over them.
+//! Nothing here needs undoing on failure: every mount lives in a namespace that dies with us.
 
-fn main() {}
+mod devices;
+mod disk;
+mod drop;
+mod error;
+mod first_process;
+mod mounts;
+mod root;
+mod user_namespace;
+
+use std::{
+    io::{Read, Write},
+    os::fd::AsFd,
+    process::ExitCode,
+};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
+use soulbox_types::guest::{InitSpec, InitStatus};
+
+use crate::error::{Context, Failure};
+
+/// A spec is some kilobytes; env vars are bounded by the control plane.
+const MAX_SPEC_BYTES: u64 = 4 << 20;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            report(&failure.status());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let spec = read_spec()?;
+    // Opened before the root changes. The file is shared by all sandboxes, so are its pages.
+    let envd = std::fs::File::open(&spec.envd).at("open envd")?;
+    join_cgroups(&spec)?;
+    enter_network(&spec)?;
+    let user_namespace = user_namespace::create(spec.id_base)?;
+    new_mount_namespace().at("mount namespace")?;
+    root::assemble(&spec, &user_namespace)?;
+
+    let namespaces =
+        libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+    match clone_process(namespaces, Parent::Grandparent).at("clone the first process")? {
+        Cloned::Child => Err(first_process::become_envd(&spec, &envd, &user_namespace)),
+        Cloned::Parent(pid) => {
+            report(&InitStatus::Started { pid });
+            Ok(())
+        }
+    }
+}
+
+fn read_spec() -> Result<InitSpec, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(MAX_SPEC_BYTES)
+        .read_to_string(&mut text)
+        .at("read the spec")?;
+    serde_json::from_str(&text)
+        .map_err(std::io::Error::other)
+        .at("parse the spec")
+}
+
+/// First of all, so that whatever this program uses is already counted to the sandbox, and the
+/// cgroup namespace made later has the sandbox's group as its root.
+fn join_cgroups(spec: &InitSpec) -> Result<(), Failure> {
+    for file in &spec.cgroup_joins {
+        std::fs::write(file, "0").at("join cgroup")?;
+    }
+    Ok(())
+}
+
+fn enter_network(spec: &InitSpec) -> Result<(), Failure> {
+    let namespace = std::fs::File::open(&spec.network_namespace).at("open network namespace")?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        .at("enter network namespace")
+}
+
+fn report(status: &InitStatus) {
+    if let Ok(mut line) = serde_json::to_vec(status) {
+        line.push(b'\n');
+        // The reader may be gone (a killed server): there is nobody left to tell.
+        let _gone = std::io::stdout().write_all(&line);
+    }
+}

@@ -36,6 +36,9 @@ pub enum Error {
 
 impl Error {
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
-        Self::Io { what: what.into(), source }
+        Self::Io {
+            what: what.into(),
+            source,
+        }
     }
 }

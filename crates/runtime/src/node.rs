@@ -18,7 +18,11 @@ pub struct SandboxStatus {
 
 #[derive(Debug, Clone)]
 pub enum NodeEvent {
-    Ended { id: SandboxId, reason: EndReason, detail: String },
+    Ended {
+        id: SandboxId,
+        reason: EndReason,
+        detail: String,
+    },
 }
 
 /// One sample of a sandbox's use, taken every few seconds.

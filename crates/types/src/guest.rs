@@ -40,3 +40,44 @@ pub struct OverlaySpec {
     /// Read-only directories on the host, topmost first; owned by ids 0.. there and idmapped.
     pub lower: Vec<PathBuf>,
 }
+
+/// Everything that `soulbox-init` needs to build a jail. It arrives on standard input; what
+/// happened goes as JSON lines ([`InitStatus`]) to standard output, followed by envd's ready byte.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InitSpec {
+    /// Where the network namespace can be opened (`/proc/<server>/fd/<n>`).
+    pub network_namespace: PathBuf,
+    /// First of the 65,536 host ids that are this sandbox's 0 to 65,535.
+    pub id_base: u32,
+    pub hostname: String,
+    /// Files into which a process writes its pid to join the sandbox's cgroups.
+    pub cgroup_joins: Vec<PathBuf>,
+    /// Directories to show read-only under `/sys/fs/cgroup`, with their place there.
+    pub cgroup_view: Vec<(PathBuf, PathBuf)>,
+    /// Ext4 image with `upper-<n>` and `work-<n>` for the n-th overlay.
+    pub disk: PathBuf,
+    pub overlays: Vec<OverlaySpec>,
+    /// An empty directory: where the new root is put together, seen by nobody else.
+    pub staging: PathBuf,
+    pub shm_bytes: u64,
+    /// The seccomp program, hex.
+    pub seccomp: String,
+    /// Numbers of the capabilities that stay in the bounding set.
+    pub capabilities: Vec<u8>,
+    /// Paths below `/proc` and `/sys` that are hidden.
+    pub masked: Vec<PathBuf>,
+    /// Paths below `/proc` that are made read-only.
+    pub read_only: Vec<PathBuf>,
+    pub envd: PathBuf,
+    pub envd_config: EnvdConfig,
+}
+
+/// What `soulbox-init` reports, one JSON object per line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InitStatus {
+    /// The sandbox's first process exists.
+    Started { pid: i32 },
+    /// Nothing was left running.
+    Failed { step: String, message: String },
+}

@@ -92,7 +92,9 @@ impl TemplateId {
 fn lower_alphanumeric(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= MAX_LENGTH
-        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 fn uuid_shaped(text: &str) -> bool {
@@ -107,7 +109,10 @@ fn random_text() -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
     let mut bytes = [0_u8; RANDOM_LENGTH];
     fill_random(&mut bytes);
-    bytes.iter().map(|b| char::from(ALPHABET[usize::from(b & 31)])).collect()
+    bytes
+        .iter()
+        .map(|b| char::from(ALPHABET[usize::from(b & 31)]))
+        .collect()
 }
 
 /// Fills a buffer from the kernel's generator.
@@ -115,7 +120,10 @@ fn random_text() -> String {
 /// # Panics
 /// When the kernel has no random numbers to give: nothing that needs a secret may go on then.
 pub fn fill_random(bytes: &mut [u8]) {
-    #[expect(clippy::expect_used, reason = "without randomness every token would be guessable")]
+    #[expect(
+        clippy::expect_used,
+        reason = "without randomness every token would be guessable"
+    )]
     getrandom::fill(bytes).expect("the kernel gives random bytes");
 }
 
@@ -140,8 +148,16 @@ mod tests {
 
     #[test]
     fn tenant_ids_are_lower_case_uuids() {
-        assert!("01890a5d-ac96-774b-bcce-b302099a8057".parse::<TenantId>().is_ok());
-        assert!("01890A5D-ac96-774b-bcce-b302099a8057".parse::<TenantId>().is_err());
+        assert!(
+            "01890a5d-ac96-774b-bcce-b302099a8057"
+                .parse::<TenantId>()
+                .is_ok()
+        );
+        assert!(
+            "01890A5D-ac96-774b-bcce-b302099a8057"
+                .parse::<TenantId>()
+                .is_err()
+        );
         assert!("default".parse::<TenantId>().is_err());
     }
 }

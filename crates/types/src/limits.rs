@@ -16,7 +16,12 @@ pub struct Limits {
 impl Default for Limits {
     /// E2B's `base`: 2 vCPU and 512 MiB.
     fn default() -> Self {
-        Self { cpu_millis: 2000, memory_mib: 512, disk_mib: 10 * 1024, pids: 1024 }
+        Self {
+            cpu_millis: 2000,
+            memory_mib: 512,
+            disk_mib: 10 * 1024,
+            pids: 1024,
+        }
     }
 }
 

@@ -19,7 +19,12 @@ impl Secret {
     pub fn random() -> Self {
         let mut bytes = [0_u8; 32];
         crate::id::fill_random(&mut bytes);
-        Self(bytes.iter().map(|b| format!("{b:02x}")).collect())
+        let digits = bytes.iter().flat_map(|b| [b >> 4, b & 15]);
+        Self(
+            digits
+                .filter_map(|d| char::from_digit(d.into(), 16))
+                .collect(),
+        )
     }
 
     /// The text itself. Every use is a place to look at in a review.

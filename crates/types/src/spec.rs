@@ -18,16 +18,10 @@ pub enum Tier {
 
 /// What a sandbox may reach. Private ranges, the host and other sandboxes are always closed
 /// (unless the operator opened a range for the whole node).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkPolicy {
     /// `None`: the caller said nothing, which means allowed; the difference is reported back.
     pub allow_internet: Option<bool>,
-}
-
-impl Default for NetworkPolicy {
-    fn default() -> Self {
-        Self { allow_internet: None }
-    }
 }
 
 impl NetworkPolicy {

@@ -1,0 +1,43 @@
+//! The sandbox's user namespace: 65,536 ids of its own.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::OwnedFd,
+};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use soulbox_sys::clone::{Cloned, Parent, clone_process};
+
+use crate::error::{Context, Failure};
+
+const IDS: u32 = 65_536;
+
+/// A user namespace needs a process to be born in; this one only waits to be killed.
+pub(crate) fn create(id_base: u32) -> Result<OwnedFd, Failure> {
+    let step = "user namespace";
+    match clone_process(libc::CLONE_NEWUSER, Parent::Caller).at(step)? {
+        Cloned::Child => loop {
+            // Bounded: the parent kills us within milliseconds, and if it died we leave.
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            if rustix::process::getppid().is_none_or(Pid::is_init) {
+                std::process::exit(0);
+            }
+        },
+        Cloned::Parent(raw) => {
+            let result = map_and_open(raw, id_base).at(step);
+            if let Some(pid) = Pid::from_raw(raw) {
+                kill_process(pid, Signal::KILL).at(step)?;
+                waitpid(Some(pid), WaitOptions::empty()).at(step)?;
+            }
+            result
+        }
+    }
+}
+
+fn map_and_open(pid: i32, id_base: u32) -> io::Result<OwnedFd> {
+    let map = format!("0 {id_base} {IDS}\n");
+    fs::write(format!("/proc/{pid}/uid_map"), &map)?;
+    fs::write(format!("/proc/{pid}/gid_map"), &map)?;
+    Ok(File::open(format!("/proc/{pid}/ns/user"))?.into())
+}
