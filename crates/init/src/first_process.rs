@@ -44,22 +44,25 @@ fn prepare(spec: &InitSpec, envd: &File, user_namespace: &OwnedFd) -> Result<Inf
     drop::limit_resources().at("resource limits")?;
     drop::forbid(spec)?;
 
-    // The numbers 3 and 4 may be in use by our own files; those were moved up before.
-    let ready = std::io::stdout()
-        .as_fd()
-        .try_clone_to_owned()
-        .at("descriptors")?;
-    let null = File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .at("descriptors")?;
-    exec::close_on_exec_from(3).at("descriptors")?;
-    exec::place_at(config.as_fd(), CONFIG_FD).at("descriptors")?;
-    exec::place_at(ready.as_fd(), READY_FD).at("descriptors")?;
-    exec::place_at(null.as_fd(), 0).at("descriptors")?;
-    exec::place_at(null.as_fd(), 1).at("descriptors")?;
-    Err(exec::execute_file(envd.as_fd(), &[c"soulbox-envd"], &[])).at("execute envd")
+    // envd finds its files at fixed numbers: move whatever we hold out of their way first.
+    let step = "descriptors";
+    let envd = out_of_the_way(envd).at(step)?;
+    let ready = out_of_the_way(std::io::stdout()).at(step)?;
+    let null = File::options().read(true).write(true).open("/dev/null").at(step)?;
+    let null = out_of_the_way(null).at(step)?;
+    exec::close_on_exec_from(3).at(step)?;
+    exec::place_at(config.as_fd(), CONFIG_FD).at(step)?;
+    exec::place_at(ready.as_fd(), READY_FD).at(step)?;
+    exec::place_at(null.as_fd(), 0).at(step)?;
+    exec::place_at(null.as_fd(), 1).at(step)?;
+    let error = exec::execute_file(envd.as_fd(), &[c"soulbox-envd"], &[]);
+    // Still here: the failure must find its way to the server.
+    exec::place_at(ready.as_fd(), 1).at(step)?;
+    Err(error).at("execute envd")
+}
+
+fn out_of_the_way(file: impl AsFd) -> rustix::io::Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(file, 16)
 }
 
 /// A fresh `/proc` of the new pid namespace. It belongs to the host's user namespace, so its
@@ -109,7 +112,7 @@ fn enter_root(root: &Path) -> Result<(), Failure> {
     std::env::set_current_dir("/").at(step)
 }
 
-/// envd's configuration in memory, at a descriptor number out of the way of the fixed ones.
+/// envd's configuration in memory.
 fn config_file(spec: &InitSpec) -> Result<OwnedFd, Failure> {
     let step = "envd configuration";
     let text = serde_json::to_vec(&spec.envd_config)
@@ -119,5 +122,5 @@ fn config_file(spec: &InitSpec) -> Result<OwnedFd, Failure> {
     let mut file = File::from(memory);
     file.write_all(&text).at(step)?;
     file.rewind().at(step)?;
-    rustix::io::fcntl_dupfd_cloexec(&file, 16).at(step)
+    out_of_the_way(&file).at(step)
 }

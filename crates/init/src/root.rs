@@ -16,6 +16,10 @@ use std::{
 use rustix::{
     fs::CWD,
     mount::{MountAttrFlags, MountPropagationFlags, mount_change},
+    thread::{
+        CapabilitiesSecureBits, Gid, Uid, set_capabilities_secure_bits, set_thread_res_gid,
+        set_thread_res_uid,
+    },
 };
 use soulbox_sys::idmap;
 use soulbox_types::guest::{InitSpec, OverlaySpec};
@@ -42,7 +46,7 @@ pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<(), 
 
     attach_shifted_disk(spec, user_namespace)?;
     for (number, overlay) in spec.overlays.iter().enumerate() {
-        mount_overlay(number, overlay, user_namespace)?;
+        mount_overlay(number, overlay, user_namespace, spec.id_base)?;
     }
     devices::mount(spec)?;
     mount_sys(spec)?;
@@ -66,6 +70,7 @@ fn mount_overlay(
     number: usize,
     overlay: &OverlaySpec,
     user_namespace: &OwnedFd,
+    id_base: u32,
 ) -> Result<(), Failure> {
     let mut lower = Vec::new();
     for (layer, source) in overlay.lower.iter().enumerate() {
@@ -89,10 +94,33 @@ fn mount_overlay(
         .map(|(k, v)| (*k, Some(v.as_str())))
         .collect();
     let target = overlay.target.strip_prefix("/").unwrap_or(&overlay.target);
-    let mounted = new_filesystem("overlay", &options, MountAttrFlags::MOUNT_ATTR_NODEV)
-        .at_with("overlay", || overlay.target.display().to_string())?;
+    let mounted = as_owner_of_layers(id_base, || {
+        new_filesystem("overlay", &options, MountAttrFlags::MOUNT_ATTR_NODEV)
+    })
+    .at_with("overlay", || overlay.target.display().to_string())?;
     attach(&mounted, &Path::new("root").join(target))
         .at_with("attach overlay", || overlay.target.display().to_string())
+}
+
+/// Overlayfs works on its layers with the identity of whoever mounted it. The host's root has no
+/// place in the layers' shifted ids, so the mount is made as the sandbox's root; capabilities stay
+/// those of the host's, which overlayfs needs for its own attributes.
+fn as_owner_of_layers<T>(
+    id_base: u32,
+    mount: impl FnOnce() -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
+    become_id(id_base)?;
+    let result = mount();
+    become_id(0)?;
+    set_capabilities_secure_bits(CapabilitiesSecureBits::empty())?;
+    result
+}
+
+fn become_id(effective: u32) -> std::io::Result<()> {
+    set_thread_res_gid(Gid::ROOT, Gid::from_raw(effective), Gid::ROOT)?;
+    set_thread_res_uid(Uid::ROOT, Uid::from_raw(effective), Uid::ROOT)?;
+    Ok(())
 }
 
 /// A tiny `/sys`: cpu topology for runtimes that count cores, and the sandbox's own cgroup.
