@@ -1,1 +1,29 @@
-//! A small client for the E2B interface: what the command line uses.
+//! A typed client for the E2B interface: the REST control plane, and envd (processes, files)
+//! inside a sandbox through header routing.
+//!
+//! Every call is bounded: a deadline on unary calls, an idle limit on streams, a size limit on
+//! whatever the other side sends. The other side of an envd stream is code inside a sandbox.
+//!
+//! # Layout
+//! - [`config`]: where the server is and which key to show, from flags, environment or data folder
+//! - [`Client`]: the control plane; one file per resource under `api/`
+//! - [`Envd`]: one sandbox; processes and files under `envd/`
+//! - [`envelope`]: Connect's stream framing
+//! - `transport`, `connector`, `tls`: hyper, TCP and certificates
+//! - [`Error`]: what went wrong, and [`Error::hint`]: what to do about it
+
+mod api;
+mod base_url;
+pub mod config;
+mod connector;
+pub mod envd;
+pub mod envelope;
+mod error;
+pub mod model;
+mod tls;
+mod transport;
+
+pub use api::Client;
+pub use config::Config;
+pub use envd::Envd;
+pub use error::{ApiError, Error, Result, RpcError};

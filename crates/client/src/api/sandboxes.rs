@@ -1,0 +1,107 @@
+use http::Method;
+use serde_json::json;
+
+use super::{CALL_LIMIT, CREATE_LIMIT, Client, json, parse, segment};
+use crate::{
+    Error, Result,
+    model::{CreateSandbox, ListedSandbox, Sandbox, SandboxDetail},
+};
+
+/// More pages than any server should have: a server that always names a next page must not keep
+/// us forever.
+const MAX_PAGES: usize = 1000;
+
+impl Client {
+    /// Returns when the sandbox answers.
+    pub async fn create(&self, wish: &CreateSandbox) -> Result<Sandbox> {
+        let what = "creating the sandbox";
+        parse(
+            &self
+                .call(
+                    Method::POST,
+                    "/v2/sandboxes",
+                    json(wish)?,
+                    what,
+                    CREATE_LIMIT,
+                )
+                .await?,
+        )
+    }
+
+    /// All pages, newest first, running and paused.
+    pub async fn list(&self) -> Result<Vec<ListedSandbox>> {
+        let mut found = Vec::new();
+        let mut path = "/v2/sandboxes?limit=100".to_owned();
+        for _ in 0..MAX_PAGES {
+            let answer = self
+                .call(
+                    Method::GET,
+                    &path,
+                    None,
+                    "listing the sandboxes",
+                    CALL_LIMIT,
+                )
+                .await?;
+            found.extend(parse::<Vec<ListedSandbox>>(&answer)?);
+            let next = answer
+                .headers
+                .get("x-next-token")
+                .and_then(|token| token.to_str().ok());
+            match next {
+                Some(token) if !token.is_empty() => {
+                    path = format!("/v2/sandboxes?limit=100&nextToken={}", segment(token));
+                }
+                _ => return Ok(found),
+            }
+        }
+        Err(Error::protocol("the list of sandboxes does not end"))
+    }
+
+    pub async fn sandbox(&self, id: &str) -> Result<SandboxDetail> {
+        self.get(
+            &format!("/sandboxes/{}", segment(id)),
+            "asking for the sandbox",
+        )
+        .await
+    }
+
+    /// `false`: there was no such sandbox (any more).
+    pub async fn kill(&self, id: &str) -> Result<bool> {
+        let path = format!("/sandboxes/{}", segment(id));
+        match self
+            .call(
+                Method::DELETE,
+                &path,
+                None,
+                "killing the sandbox",
+                CALL_LIMIT,
+            )
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves its end to so many seconds from now, later or earlier.
+    pub async fn set_timeout(&self, id: &str, seconds: u32) -> Result<()> {
+        let path = format!("/sandboxes/{}/timeout", segment(id));
+        let body = json(&json!({ "timeout": seconds }))?;
+        self.call(Method::POST, &path, body, "setting the timeout", CALL_LIMIT)
+            .await?;
+        Ok(())
+    }
+
+    /// Makes sure that it runs for at least so many seconds from now; resumes it when paused.
+    pub async fn connect(&self, id: &str, seconds: u32) -> Result<Sandbox> {
+        let path = format!("/v2/sandboxes/{}/connect", segment(id));
+        let body = json(&json!({ "timeout": seconds }))?;
+        let what = "connecting to the sandbox";
+        parse(
+            &self
+                .call(Method::POST, &path, body, what, CREATE_LIMIT)
+                .await?,
+        )
+    }
+}

@@ -1,0 +1,219 @@
+//! Where the server is and which key to show it.
+//!
+//! Flags come first, then `SOULBOX_*`, then E2B's own variables, then the `env` file that
+//! `soulbox serve` writes into its data folder: on the server's machine nothing needs to be set.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use soulbox_types::Secret;
+
+pub use crate::base_url::{BaseUrl, InvalidUrl};
+use env_file::parse;
+
+mod env_file;
+
+pub const DEFAULT_DATA_DIR: &str = "/var/lib/soulbox";
+const DEFAULT_API_URL: &str = "http://127.0.0.1:3000";
+
+/// What the command line gave.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    pub api_url: Option<String>,
+    pub api_key: Option<Secret>,
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub api_url: BaseUrl,
+    /// Where traffic into sandboxes goes, with routing headers.
+    pub sandbox_url: BaseUrl,
+    pub api_key: Secret,
+    /// So that a refusal can say which key was refused.
+    pub key_source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Flag(&'static str),
+    Variable(&'static str),
+    File(PathBuf),
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) | Self::Variable(name) => f.write_str(name),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Default => f.write_str("the default"),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("no API key: neither --api-key nor SOULBOX_API_KEY nor E2B_API_KEY is set, and there is no {}", .file.display())]
+    NoKey { file: PathBuf },
+    #[error("cannot read {}", .file.display())]
+    Unreadable {
+        file: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} has no E2B_API_KEY line", .file.display())]
+    Incomplete { file: PathBuf },
+    #[error("the address from {from} is wrong")]
+    Url {
+        from: Source,
+        #[source]
+        source: InvalidUrl,
+    },
+}
+
+impl ConfigError {
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NoKey { .. } => {
+                "start `soulbox serve` here (it makes a key), name its folder with --data-dir, or \
+                 set E2B_API_URL and E2B_API_KEY for a server elsewhere"
+            }
+            Self::Unreadable { .. } => {
+                "the file holds a key and belongs to the server's user: use sudo, or set E2B_API_KEY"
+            }
+            Self::Incomplete { .. } => "restart `soulbox serve`: it writes the file anew",
+            Self::Url { .. } => "an address looks like http://127.0.0.1:3000",
+        }
+    }
+}
+
+impl Config {
+    /// `variable` looks up the environment (a parameter, so that tests need not change theirs).
+    pub fn resolve(
+        flags: &Flags,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let file = data_dir(flags, variable).join("env");
+        let mut lazy = LazyFile {
+            path: &file,
+            content: None,
+        };
+
+        let (api_key, key_source) = match &flags.api_key {
+            Some(key) => (key.clone(), Source::Flag("--api-key")),
+            None => match first(variable, ["SOULBOX_API_KEY", "E2B_API_KEY"]) {
+                Some((key, source)) => (Secret::new(key), source),
+                None => (lazy.required_key()?, Source::File(file.clone())),
+            },
+        };
+        let (url, url_source) = match &flags.api_url {
+            Some(url) => (url.clone(), Source::Flag("--api-url")),
+            None => match first(variable, ["SOULBOX_API_URL", "E2B_API_URL"]) {
+                Some(found) => found,
+                None => match variable("E2B_DOMAIN") {
+                    Some(domain) => (
+                        format!("https://api.{domain}"),
+                        Source::Variable("E2B_DOMAIN"),
+                    ),
+                    None => match lazy.optional("E2B_API_URL") {
+                        Some(url) => (url, Source::File(file.clone())),
+                        None => (DEFAULT_API_URL.to_owned(), Source::Default),
+                    },
+                },
+            },
+        };
+        let api_url = parse_url(&url, &url_source)?;
+
+        // The data plane belongs to the same server: a flag takes it along.
+        let sandbox_url = match &url_source {
+            Source::Flag(_) => None,
+            _ => first(variable, ["SOULBOX_SANDBOX_URL", "E2B_SANDBOX_URL"]),
+        };
+        let sandbox_url = sandbox_url.or_else(|| match &url_source {
+            Source::File(path) => lazy
+                .optional("E2B_SANDBOX_URL")
+                .map(|url| (url, Source::File(path.clone()))),
+            _ => None,
+        });
+        let sandbox_url = match sandbox_url {
+            Some((url, source)) => parse_url(&url, &source)?,
+            None => api_url.clone(),
+        };
+        Ok(Self {
+            api_url,
+            sandbox_url,
+            api_key,
+            key_source,
+        })
+    }
+}
+
+/// The server's folder, by flag, variable or default.
+pub fn data_dir(flags: &Flags, variable: impl Fn(&str) -> Option<String>) -> PathBuf {
+    flags
+        .data_dir
+        .clone()
+        .or_else(|| variable("SOULBOX_DATA_DIR").map(PathBuf::from))
+        .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR))
+}
+
+fn first<const N: usize>(
+    variable: impl Fn(&str) -> Option<String>,
+    names: [&'static str; N],
+) -> Option<(String, Source)> {
+    names
+        .into_iter()
+        .find_map(|name| Some((variable(name)?, Source::Variable(name))))
+}
+
+fn parse_url(url: &str, from: &Source) -> Result<BaseUrl, ConfigError> {
+    url.parse().map_err(|source| ConfigError::Url {
+        from: from.clone(),
+        source,
+    })
+}
+
+/// The `env` file, read only when something is asked of it: with everything in the environment it
+/// may well be unreadable.
+struct LazyFile<'a> {
+    path: &'a Path,
+    content: Option<BTreeMap<String, String>>,
+}
+
+impl LazyFile<'_> {
+    fn required_key(&mut self) -> Result<Secret, ConfigError> {
+        let file = || self.path.to_owned();
+        let text = std::fs::read_to_string(self.path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ConfigError::NoKey { file: file() },
+            _ => ConfigError::Unreadable {
+                file: file(),
+                source,
+            },
+        })?;
+        let content = self.content.insert(parse(&text));
+        content
+            .get("E2B_API_KEY")
+            .map(Secret::new)
+            .ok_or_else(|| ConfigError::Incomplete {
+                file: self.path.to_owned(),
+            })
+    }
+
+    fn optional(&mut self, key: &str) -> Option<String> {
+        let path = self.path;
+        let content = self.content.get_or_insert_with(|| {
+            std::fs::read_to_string(path)
+                .map(|text| parse(&text))
+                .unwrap_or_default()
+        });
+        content.get(key).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use std::{io, time::Duration};
+
+use http::StatusCode;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The server's own answer to a refused request, as E2B shapes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    pub status: StatusCode,
+    pub code: i64,
+    pub message: String,
+    /// Machine-readable, when the server gave one.
+    pub error_code: Option<String>,
+}
+
+/// A Connect error from envd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RpcError {
+    /// Connect's name for it, such as `not_found`.
+    pub code: String,
+    pub message: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot connect to {url}")]
+    Unreachable {
+        url: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("no secure connection to {url}")]
+    Tls {
+        url: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the connection to {url} broke")]
+    Broken {
+        url: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("{what} took longer than {} s", limit.as_secs())]
+    Timeout { what: &'static str, limit: Duration },
+    #[error("{} ({})", .0.message, .0.status.as_u16())]
+    Api(ApiError),
+    #[error("{} ({})", .0.message, .0.code)]
+    Rpc(RpcError),
+    /// The server's proxy has no such running sandbox.
+    #[error("sandbox {id} is not running")]
+    SandboxGone { id: String },
+    /// The stream ended without its last frame: the process's fate is unknown.
+    #[error("the stream from sandbox {id} was cut off")]
+    Cut { id: String },
+    #[error("the server's answer makes no sense: {what}")]
+    Protocol { what: String },
+    #[error("the system's root certificates cannot be used")]
+    Roots(#[source] io::Error),
+    /// Local data that was to be uploaded could not be read.
+    #[error("cannot read the data to send")]
+    Source(#[source] io::Error),
+}
+
+impl Error {
+    pub(crate) fn protocol(what: impl Into<String>) -> Self {
+        Self::Protocol { what: what.into() }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Api(api) => api.status == StatusCode::NOT_FOUND,
+            Self::Rpc(rpc) => rpc.code == "not_found",
+            Self::SandboxGone { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The Connect code, when envd gave one.
+    pub fn rpc_code(&self) -> Option<&str> {
+        match self {
+            Self::Rpc(rpc) => Some(&rpc.code),
+            _ => None,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Unreachable { source, .. } => match source.kind() {
+                io::ErrorKind::ConnectionRefused => {
+                    "is `soulbox serve` running there? The address comes from --api-url, \
+                     SOULBOX_API_URL, E2B_API_URL or the data folder's `env` file"
+                }
+                _ => {
+                    "check the address (--api-url, SOULBOX_API_URL or E2B_API_URL) and the network"
+                }
+            },
+            Self::Tls { .. } | Self::Roots(_) => {
+                "for the server's own certificate authority, load DATA_DIR/env.tls or set \
+                 SSL_CERT_FILE to DATA_DIR/tls/bundle.pem"
+            }
+            Self::Broken { .. } => "the server may have been restarted: try again",
+            Self::Timeout { .. } => {
+                "the server or the sandbox is busy or stuck: see `soulbox stats`"
+            }
+            Self::Api(api) => match api.status {
+                StatusCode::UNAUTHORIZED => {
+                    "check the key (--api-key, SOULBOX_API_KEY or E2B_API_KEY); on the server's \
+                     machine `soulbox key create` makes one"
+                }
+                StatusCode::NOT_FOUND => "`soulbox ls` shows the sandboxes that run",
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                    "the server is full: end some sandboxes (`soulbox kill`) or try again later"
+                }
+                _ => return None,
+            },
+            Self::Rpc(rpc) => match rpc.code.as_str() {
+                "unauthenticated" => "the user must exist in the sandbox's /etc/passwd",
+                "deadline_exceeded" => "give the command more time with --timeout",
+                _ => return None,
+            },
+            Self::SandboxGone { .. } | Self::Cut { .. } => {
+                "it was killed or reached its end of life; `soulbox timeout` gives a sandbox more time"
+            }
+            Self::Protocol { .. } => "is the address that of a SoulBox or E2B server?",
+            Self::Source(_) => return None,
+        })
+    }
+}

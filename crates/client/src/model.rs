@@ -1,0 +1,158 @@
+//! What the control plane says, as E2B names it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use soulbox_types::Secret;
+
+/// A wish for a sandbox. Fields left out take the server's defaults.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateSandbox {
+    #[serde(rename = "templateID")]
+    pub template: String,
+    /// Seconds until the server ends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u32>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env_vars: BTreeMap<String, String>,
+    #[serde(
+        rename = "allow_internet_access",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub allow_internet_access: Option<bool>,
+    #[serde(flatten)]
+    pub resources: Resources,
+}
+
+/// SoulBox's own addition to E2B's create: limits per sandbox.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_count: Option<u32>,
+    #[serde(rename = "memoryMB", skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u32>,
+    #[serde(rename = "diskSizeMB", skip_serializing_if = "Option::is_none")]
+    pub disk_size_mb: Option<u32>,
+}
+
+/// A new or resumed sandbox.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sandbox {
+    #[serde(rename = "sandboxID")]
+    pub id: String,
+    #[serde(rename = "templateID")]
+    pub template: String,
+    pub envd_version: String,
+    #[serde(default)]
+    pub alias: Option<String>,
+    #[serde(default)]
+    pub envd_access_token: Option<Secret>,
+    #[serde(default)]
+    pub domain: Option<String>,
+}
+
+/// A row of the list.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedSandbox {
+    #[serde(rename = "sandboxID")]
+    pub id: String,
+    #[serde(rename = "templateID")]
+    pub template: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// RFC 3339, as the next.
+    pub started_at: String,
+    pub end_at: String,
+    pub cpu_count: u32,
+    #[serde(rename = "memoryMB")]
+    pub memory_mb: u32,
+    #[serde(rename = "diskSizeMB")]
+    pub disk_size_mb: u32,
+    /// `running` or `paused`.
+    pub state: String,
+    pub envd_version: String,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// One sandbox with what is needed to reach into it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxDetail {
+    #[serde(flatten)]
+    pub listed: ListedSandbox,
+    #[serde(default)]
+    pub envd_access_token: Option<Secret>,
+    #[serde(default)]
+    pub domain: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// RFC 3339.
+    pub timestamp: String,
+    pub level: String,
+    /// May hold bytes from inside the sandbox.
+    pub message: String,
+    #[serde(default)]
+    pub fields: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metric {
+    pub timestamp: String,
+    pub timestamp_unix: i64,
+    pub cpu_count: u32,
+    pub cpu_used_pct: f64,
+    pub mem_used: u64,
+    pub mem_total: u64,
+    #[serde(default)]
+    pub mem_cache: u64,
+    pub disk_used: u64,
+    pub disk_total: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiKey {
+    pub id: String,
+    pub name: String,
+    pub mask: KeyMask,
+    pub created_at: String,
+    #[serde(default)]
+    pub last_used: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyMask {
+    pub prefix: String,
+    pub value_length: u32,
+    pub masked_value_prefix: String,
+    pub masked_value_suffix: String,
+}
+
+impl KeyMask {
+    /// `e2b_ab…cdef`
+    pub fn display(&self) -> String {
+        format!(
+            "{}{}…{}",
+            self.prefix, self.masked_value_prefix, self.masked_value_suffix
+        )
+    }
+}
+
+/// The only time that a key is shown.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CreatedApiKey {
+    pub id: String,
+    pub name: String,
+    pub key: Secret,
+}
