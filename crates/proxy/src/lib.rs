@@ -1,1 +1,29 @@
 //! The data path: from a client's request to a port inside a sandbox.
+//!
+//! # Layout
+//! - [`route`]: whose request is it; from host name, routing headers or a signed URL
+//! - [`guard`]: envd's control routes, which no client may reach
+//! - [`life`]: cuts every stream of a sandbox at the moment when it ends
+//! - [`dial`]: a connection to the port, with patience for servers that just start
+//! - [`forward`]: one request over that connection, streaming both ways; [`tunnel`] after an upgrade
+//! - [`headers`]: what must not travel from one connection to the next
+//! - [`refusal`]: the answers that the proxy gives itself, in E2B's shapes
+
+mod activity;
+mod body;
+mod counters;
+mod dial;
+mod forward;
+mod guard;
+mod headers;
+mod life;
+mod proxy;
+mod refusal;
+mod route;
+mod signature;
+mod tunnel;
+
+pub use body::{Body, BoxError};
+pub use counters::{Counters, CountersSnapshot};
+pub use headers::ClientConnection;
+pub use proxy::{Proxy, ProxyConfig};

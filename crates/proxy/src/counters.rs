@@ -1,0 +1,43 @@
+//! What passed through the proxy, for the metrics page.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) cut: AtomicU64,
+    pub(crate) open: AtomicU64,
+    pub(crate) to_sandboxes: AtomicU64,
+    pub(crate) from_sandboxes: AtomicU64,
+}
+
+/// All counters at (nearly) one moment.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CountersSnapshot {
+    /// Requests that reached the proxy.
+    pub requests: u64,
+    /// Of these, answered by the proxy itself.
+    pub refused: u64,
+    /// Streams aborted because the sandbox or its server broke off.
+    pub cut: u64,
+    /// Streams that are open now.
+    pub open: u64,
+    /// Bytes written to ports inside.
+    pub bytes_to_sandboxes: u64,
+    /// Bytes read from ports inside.
+    pub bytes_from_sandboxes: u64,
+}
+
+impl Counters {
+    pub fn snapshot(&self) -> CountersSnapshot {
+        CountersSnapshot {
+            requests: self.requests.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            cut: self.cut.load(Relaxed),
+            open: self.open.load(Relaxed),
+            bytes_to_sandboxes: self.to_sandboxes.load(Relaxed),
+            bytes_from_sandboxes: self.from_sandboxes.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! One request over one connection into the sandbox, streaming both ways. HTTP/1.1 inside, as E2B
+//! does it, and no connection is used twice: nothing of one client's request can reach another's.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header, request, response,
+};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use soulbox_runtime::DynStream;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    Body, BoxError, ClientConnection,
+    activity::{Activity, Metered},
+    body::{OpenStream, ResponseBody},
+    headers,
+    life::Stream,
+    proxy::Inner,
+    refusal::Refusal,
+    route::{self, Target},
+    tunnel::Tunnel,
+};
+
+/// Bounds of an answer's head: a hostile server inside must not make us hold much.
+const MAX_ANSWER_HEADERS: usize = 200;
+const MAX_ANSWER_BUFFER: usize = 256 << 10;
+/// A connection that broke before the answer may be the first sign that the sandbox is going.
+const NEWS_OF_THE_END: Duration = Duration::from_millis(300);
+
+pub(crate) struct Exchange {
+    pub(crate) proxy: Arc<Inner>,
+    pub(crate) target: Target,
+    pub(crate) stream: Stream,
+    pub(crate) connection: DynStream,
+}
+
+impl Exchange {
+    pub(crate) async fn run<B>(self, mut request: Request<B>) -> Result<Response<Body>, Refusal>
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let upgrade =
+            headers::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11);
+        let client_upgrade = hyper::upgrade::on(&mut request);
+        let (mut parts, body) = request.into_parts();
+        prepare(&mut parts);
+        let request = Request::from_parts(parts, body);
+
+        let Self {
+            proxy,
+            target,
+            stream,
+            connection,
+        } = self;
+        let activity = Activity::new();
+        let io = Metered::new(
+            connection,
+            Arc::clone(&activity),
+            Arc::clone(&proxy.counters),
+        );
+        let bad_answer = || Refusal::BadAnswer {
+            id: target.id.clone(),
+            port: target.port,
+        };
+        let (mut sender, connection) = http1::Builder::new()
+            .max_headers(MAX_ANSWER_HEADERS)
+            .max_buf_size(MAX_ANSWER_BUFFER)
+            .preserve_header_case(true)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|_| bad_answer())?;
+        let connection = tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::trace!(%error, "a connection into a sandbox ended");
+            }
+        });
+        let life = Arc::clone(&stream.life);
+        let open = OpenStream::new(
+            Arc::clone(&proxy.counters),
+            stream,
+            AbortOnDropHandle::new(connection),
+        );
+
+        let idle_limit = proxy.config.idle_timeout;
+        let answer = tokio::select! {
+            biased;
+            () = life.ended().cancelled() => return Err(Refusal::NotFound(target.id)),
+            answer = sender.send_request(request) => answer,
+            () = Arc::clone(&activity).idle(idle_limit) => {
+                return Err(Refusal::NoAnswer { id: target.id, port: target.port });
+            }
+        };
+        let mut answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::debug!(sandbox_id = %target.id, port = target.port, %error, "no valid answer");
+                if life.ends_within(NEWS_OF_THE_END).await || !proxy.lives.runs(&target.id) {
+                    return Err(Refusal::NotFound(target.id));
+                }
+                return Err(bad_answer());
+            }
+        };
+
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let protocol = upgrade.ok_or_else(bad_answer)?;
+            let protocol = answer
+                .headers()
+                .get(header::UPGRADE)
+                .cloned()
+                .unwrap_or(protocol);
+            let sandbox = hyper::upgrade::on(&mut answer);
+            let ended = life.ended().clone();
+            let tunnel = Tunnel {
+                id: target.id,
+                client: client_upgrade,
+                sandbox,
+                ended,
+                activity,
+                idle_limit,
+                open,
+            };
+            return Ok(switch(answer, protocol, tunnel));
+        }
+
+        let (parts, answer) = answer.into_parts();
+        let ends_with_connection = !parts.headers.contains_key(header::CONTENT_LENGTH)
+            && !parts.headers.contains_key(header::TRANSFER_ENCODING)
+            && !answer.is_end_stream();
+        let body = ResponseBody {
+            answer,
+            id: target.id,
+            ends_with_connection,
+            ended: Box::pin(life.ended().clone().cancelled_owned()),
+            idle: Box::pin(activity.idle(idle_limit)),
+            open,
+            proxy,
+        };
+        Ok(head(parts).map(|()| body.boxed_unsync()))
+    }
+}
+
+/// Turns the client's request head into one for the server inside.
+fn prepare(parts: &mut request::Parts) {
+    let host = route::host(&parts.uri, &parts.headers).map(str::to_owned);
+    let client = parts.extensions.get::<ClientConnection>().copied();
+    headers::prepare_request(&mut parts.headers, host.as_deref(), client.as_ref());
+    let target = parts.uri.path_and_query().cloned().map(Uri::from);
+    parts.uri = target.unwrap_or_else(|| Uri::from_static("/"));
+    parts.version = Version::HTTP_11;
+    debug_assert_ne!(parts.method, Method::CONNECT, "refused before");
+}
+
+/// The head for the client: the version of HTTP that is spoken inside stays there.
+fn head(mut parts: response::Parts) -> Response<()> {
+    headers::prepare_answer(&mut parts.headers);
+    parts.version = Version::HTTP_11;
+    Response::from_parts(parts, ())
+}
+
+fn switch(answer: Response<Incoming>, protocol: HeaderValue, tunnel: Tunnel) -> Response<Body> {
+    let mut response = head(answer.into_parts().0);
+    headers::keep_upgrade(response.headers_mut(), protocol);
+    tokio::spawn(tunnel.run());
+    response.map(|()| {
+        http_body_util::Empty::new()
+            .map_err(|never| match never {})
+            .boxed_unsync()
+    })
+}

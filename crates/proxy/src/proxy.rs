@@ -1,0 +1,164 @@
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Body as HttpBody;
+use soulbox_runtime::Node;
+use soulbox_types::{ENVD_PORT, SandboxState};
+
+use crate::{
+    Body, BoxError, Counters,
+    dial::dial,
+    forward::Exchange,
+    guard::is_control_route,
+    life::{Lives, NotOpened},
+    refusal::{Audience, Refusal},
+    route::{Route, Target, route},
+    signature::SignedFile,
+};
+
+#[derive(Debug, Clone)]
+pub struct ProxyConfig {
+    /// Without port: `sbx.localhost`. Sandboxes are found under any domain; this one is also a
+    /// shared host, where routing headers decide.
+    pub domain: String,
+    /// A stream on which nothing moves for so long is cut. E2B's clients rely on at least 620 s.
+    pub idle_timeout: Duration,
+    /// Streams that one sandbox may have open at a time.
+    pub max_streams_per_sandbox: usize,
+}
+
+impl ProxyConfig {
+    pub fn new(domain: impl Into<String>) -> Self {
+        Self {
+            domain: domain.into().to_ascii_lowercase(),
+            idle_timeout: Duration::from_hours(1),
+            max_streams_per_sandbox: 2048,
+        }
+    }
+}
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Proxy {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) config: ProxyConfig,
+    pub(crate) node: Arc<dyn Node>,
+    pub(crate) lives: Lives,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Proxy {
+    /// Must be called within a tokio runtime: it watches the node for sandboxes that end.
+    pub fn new(node: Arc<dyn Node>, config: ProxyConfig) -> Self {
+        let lives = Lives::watch(Arc::clone(&node));
+        Self {
+            inner: Arc::new(Inner {
+                config,
+                node,
+                lives,
+                counters: Arc::default(),
+            }),
+        }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// Whether this is traffic for a sandbox. Everything else is for the control plane.
+    pub fn claims<B>(&self, request: &Request<B>) -> bool {
+        self.inner.route(request) != Route::NotOurs
+    }
+
+    /// Answers a request that [`Proxy::claims`] said yes to. A body that ends with an error means
+    /// that the client's connection (or HTTP/2 stream) must be aborted.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.inner.counters.requests.fetch_add(1, Relaxed);
+        let audience = Audience::of(request.headers());
+        match self.inner.exchange(request).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                self.inner.counters.refused.fetch_add(1, Relaxed);
+                tracing::debug!(status = refusal.status().as_u16(), ?refusal, "refused");
+                refusal.into_response(audience)
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn route<B>(&self, request: &Request<B>) -> Route {
+        route(
+            &self.config.domain,
+            request.method(),
+            request.uri(),
+            request.headers(),
+        )
+    }
+
+    async fn exchange<B>(self: &Arc<Self>, request: Request<B>) -> Result<Response<Body>, Refusal>
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        if request.method() == Method::CONNECT {
+            return Err(Refusal::BadRequest("CONNECT is not supported"));
+        }
+        let target = match self.route(&request) {
+            Route::To(target) => target,
+            Route::Signed(file) => self.signer(&file).ok_or(Refusal::BadSignature)?,
+            Route::Bad(text) => return Err(Refusal::BadRequest(text)),
+            Route::NotOurs => return Err(Refusal::BadRequest("no sandbox is named by this host")),
+        };
+        let path = request.uri().path();
+        if target.port == ENVD_PORT && is_control_route(path) {
+            return Err(Refusal::ControlRoute {
+                path: path.to_owned(),
+            });
+        }
+        let limit = self.config.max_streams_per_sandbox;
+        let stream = self
+            .lives
+            .open(&target.id, limit)
+            .map_err(|not| match not {
+                NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
+                NotOpened::TooMany => Refusal::TooManyStreams(target.id.clone()),
+            })?;
+        let connection = dial(&*self.node, &target, &stream.life).await?;
+        Exchange {
+            proxy: Arc::clone(self),
+            target,
+            stream,
+            connection,
+        }
+        .run(request)
+        .await
+    }
+
+    fn signer(&self, file: &SignedFile) -> Option<Target> {
+        let status = self.node.list().into_iter().find(|status| {
+            status.state == SandboxState::Running
+                && status
+                    .spec
+                    .access_token
+                    .as_ref()
+                    .is_some_and(|token| file.made_with(token))
+        })?;
+        Some(Target {
+            id: status.spec.id,
+            port: ENVD_PORT,
+        })
+    }
+}

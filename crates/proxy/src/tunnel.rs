@@ -1,0 +1,58 @@
+//! After an upgrade (WebSocket or any other): bytes both ways until one side or the sandbox ends.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use soulbox_types::SandboxId;
+use tokio_util::sync::CancellationToken;
+
+use crate::{activity::Activity, body::OpenStream};
+
+/// Both sides have agreed already; what is left is our own hand-over.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Tunnel {
+    pub(crate) id: SandboxId,
+    pub(crate) client: OnUpgrade,
+    pub(crate) sandbox: OnUpgrade,
+    pub(crate) ended: CancellationToken,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) idle_limit: Duration,
+    pub(crate) open: OpenStream,
+}
+
+impl Tunnel {
+    pub(crate) async fn run(self) {
+        let Self {
+            id,
+            client,
+            sandbox,
+            ended,
+            activity,
+            idle_limit,
+            open,
+        } = self;
+        let both =
+            tokio::time::timeout(HAND_OVER_LIMIT, async { tokio::try_join!(client, sandbox) });
+        let (client, sandbox) = match both.await {
+            Ok(Ok(both)) => both,
+            Ok(Err(error)) => {
+                tracing::debug!(sandbox_id = %id, %error, "an upgrade was not carried out");
+                return;
+            }
+            Err(_elapsed) => {
+                tracing::debug!(sandbox_id = %id, "an upgrade took too long");
+                return;
+            }
+        };
+        let (mut client, mut sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => open.was_cut(),
+            () = activity.idle(idle_limit) => open.was_cut(),
+            // How a tunnel ends is between the two: a reset is a normal end.
+            _end = tokio::io::copy_bidirectional(&mut client, &mut sandbox) => {}
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The proxy before a node in memory whose ports are real listeners.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failure here is a failed test"
+)]
+
+mod routing;
+mod streaming;
+mod support;
