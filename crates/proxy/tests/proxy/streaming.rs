@@ -178,7 +178,7 @@ async fn a_client_that_does_not_read_stops_the_sandbox_from_sending() {
         .server(8080, |mut socket| async move {
             read_head(&mut socket).await;
             drop(socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await);
-            while socket.write_all(&[b'x'; 65536]).await.is_ok() {}
+            while socket.write_all(&[b'x'; 16384]).await.is_ok() {}
         })
         .await;
     let mut client = ask(&world, "").await;
@@ -216,7 +216,7 @@ async fn an_old_server_that_ends_by_closing_is_understood() {
 #[tokio::test]
 async fn hostile_answers_become_a_502() {
     let world = world().await;
-    let many: String = (0..500).map(|i| format!("X-{i}: 1\r\n")).collect();
+    let many = "X-Many: 1\r\n".repeat(500);
     let long = format!("X: {}\r\n", "a".repeat(1 << 20));
     let answers = [
         "garbage\r\n\r\n".to_owned(),

@@ -55,7 +55,7 @@ impl FakeNode {
             access_token: Some(Secret::new(TOKEN)),
             node_token: Secret::random(),
             created_at: UnixMillis::now(),
-            deadline: UnixMillis::now().plus(Duration::from_secs(300)),
+            deadline: UnixMillis::now().plus(Duration::from_mins(5)),
         };
         let status = SandboxStatus {
             spec,
