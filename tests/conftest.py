@@ -1,0 +1,91 @@
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support.blocking import Loop
+from support.names import resolve_localhost_names
+from support.sdk import Sdk
+from support.server import Server
+
+for name in [each for each in os.environ if each.startswith("E2B_")]:
+    del os.environ[name]
+resolve_localhost_names()
+
+
+@pytest.fixture(scope="session")
+def loop():
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="session")
+def scratch():
+    folder = Path(tempfile.mkdtemp(prefix="soulbox-test-"))
+    yield folder
+    if os.environ.get("SOULBOX_TEST_KEEP") is None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server(scratch):
+    """One server for all tests that do not stop or break it."""
+    server = Server(scratch / "shared")
+    try:
+        server.start()
+        # Read by the clients' TLS when they are first used.
+        os.environ["SSL_CERT_FILE"] = server.env_tls["SSL_CERT_FILE"]
+        yield server
+    finally:
+        server.finish()
+
+
+@pytest.fixture
+def own_server(scratch, request):
+    """A server that a test may kill, restart and configure; not started yet."""
+    made: list[Server] = []
+
+    def make(name: str = "own", **kwargs) -> Server:
+        folder = scratch / f"{request.node.name[:40]}-{name}-{len(made)}".replace("/", "_")
+        made.append(Server(folder, **kwargs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.finish()
+
+
+@pytest.fixture(params=["sync", "async"])
+def sdk(request, server, loop):
+    """The Python client, once as `Sandbox` and once as `AsyncSandbox`."""
+    sdk = Sdk(request.param, server.sdk, loop)
+    yield sdk
+    sdk.finish()
+
+
+@pytest.fixture
+def sync_sdk(server):
+    sdk = Sdk("sync", server.sdk, None)
+    yield sdk
+    sdk.finish()
+
+
+@pytest.fixture
+def tls_sdk(server):
+    sdk = Sdk("sync", server.sdk_tls, None)
+    yield sdk
+    sdk.finish()
+
+
+@pytest.fixture
+def sandbox(sdk):
+    return sdk.create(timeout=120)
+
+
+@pytest.fixture
+def box(sync_sdk):
+    """A sandbox of the synchronous client, where the other one would add nothing."""
+    return sync_sdk.create(timeout=120)

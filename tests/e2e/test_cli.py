@@ -1,0 +1,225 @@
+"""The command line: what people see, what programs read, and exit codes."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from support.server import binary, clean_environment
+from support.waiting import eventually
+
+
+@pytest.fixture
+def cli(server):
+    def run(*words, **kwargs):
+        return server.cli(*words, **kwargs)
+
+    return run
+
+
+def ok(result):
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode()
+
+
+def test_run_streams_and_passes_the_exit_code_through(cli, sync_sdk):
+    assert ok(cli("run", "--", "echo", "hello  world")) == "hello  world\n"
+    failed = cli("run", "--", "sh", "-c", "echo out; echo err >&2; exit 42")
+    assert (failed.returncode, failed.stdout, failed.stderr) == (42, b"out\n", b"err\n")
+
+
+def test_run_leaves_no_sandbox_behind(cli, server):
+    with server.api() as api:
+        before = {each["sandboxID"] for each in api.get("/v2/sandboxes").json()}
+        ok(cli("run", "--timeout", "60", "--", "true"))
+        cli("run", "--", "false")
+        after = {each["sandboxID"] for each in api.get("/v2/sandboxes").json()}
+    assert after <= before
+
+
+def test_run_feeds_its_stdin(cli):
+    assert ok(cli("run", "--", "wc", "-c", input=b"\x00\xff" * 50_000)).strip() == "100000"
+
+
+def test_ls_is_a_table_for_people_and_json_for_programs(cli, box):
+    table = ok(cli("ls"))
+    assert box.sandbox_id in table
+    (entry,) = [each for each in json.loads(ok(cli("ls", "--json"))) if each["sandboxID"] == box.sandbox_id]
+    assert entry["state"] == "running"
+
+
+def test_exec_runs_in_an_existing_sandbox(cli, box):
+    box.files.write("f", "content")
+    assert ok(cli("exec", box.sandbox_id, "--", "cat", "f")) == "content"
+    assert cli("exec", box.sandbox_id, "--", "sh", "-c", "exit 9").returncode == 9
+    assert ok(cli("exec", box.sandbox_id, "--", "tr", "a-z", "A-Z", input=b"loud")) == "LOUD"
+
+
+def test_ps_shows_what_runs_inside(cli, box):
+    handle = box.commands.run("exec sleep 300", background=True)
+    assert "sleep 300" in ok(cli("ps", box.sandbox_id))
+    listed = json.loads(ok(cli("ps", box.sandbox_id, "--json")))
+    assert handle.pid in [each["pid"] for each in listed]
+
+
+def test_cp_copies_both_ways_and_whole_trees(cli, box, tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "deep" / "file").write_bytes(bytes(range(256)) * 1000)
+    (tree / "top").write_text("top")
+    ok(cli("cp", str(tree / "top"), f"{box.sandbox_id}:copied"))
+    assert box.files.read("copied") == "top"
+    ok(cli("cp", "-r", str(tree), f"{box.sandbox_id}:/tmp/tree"))
+    assert len(box.files.read("/tmp/tree/deep/file", format="bytes")) == 256_000
+    ok(cli("cp", "-r", f"{box.sandbox_id}:/tmp/tree", str(tmp_path / "back")))
+    assert (tmp_path / "back" / "deep" / "file").read_bytes() == (tree / "deep" / "file").read_bytes()
+    missing = cli("cp", f"{box.sandbox_id}:/no/such", str(tmp_path / "x"))
+    assert missing.returncode != 0 and b"/no/such" in missing.stderr
+
+
+def test_logs_replay_the_output_of_a_command(cli, box):
+    handle = box.commands.run("echo to-replay; exec sleep 300", background=True)
+    eventually(lambda: "to-replay" in cli("logs", box.sandbox_id, "--pid", str(handle.pid)).stdout.decode())
+
+
+def test_stats_show_the_use_of_resources(cli, box):
+    (entry,) = [
+        each
+        for each in json.loads(ok(cli("stats", box.sandbox_id, "--json")))
+        if each["sandboxID"] == box.sandbox_id
+    ]
+    assert entry["memUsed"] > 0 and entry["diskTotal"] > 0
+    assert box.sandbox_id in ok(cli("stats"))
+
+
+def test_kill_ends_one_and_complains_about_an_unknown_one(cli, sync_sdk):
+    box = sync_sdk.create()
+    ok(cli("kill", box.sandbox_id))
+    assert not box.is_running()
+    again = cli("kill", box.sandbox_id)
+    assert again.returncode != 0 and box.sandbox_id.encode() in again.stderr
+
+
+def test_keys_are_made_shown_masked_and_removed(cli, server):
+    made = json.loads(ok(cli("key", "create", "--name", "ci", "--json")))
+    assert made["key"].startswith("e2b_") and len(made["key"]) == 44
+    listed = ok(cli("key", "ls"))
+    assert "ci" in listed and made["key"] not in listed
+    with server.api(made["key"]) as api:
+        assert api.get("/v2/sandboxes").status_code == 200
+    ok(cli("key", "rm", made["id"]))
+    with server.api(made["key"]) as api:
+        assert api.get("/v2/sandboxes").status_code == 401
+
+
+def test_a_wrong_key_or_no_server_is_said_clearly(cli):
+    wrong = cli("ls", env={"E2B_API_KEY": "e2b_" + "0" * 40})
+    assert wrong.returncode != 0 and b"key" in wrong.stderr.lower()
+    nobody = cli("ls", env={"E2B_API_URL": "http://127.0.0.1:1"})
+    assert nobody.returncode != 0 and b"127.0.0.1:1" in nobody.stderr
+
+
+def test_doctor_says_what_this_machine_can_give(cli):
+    report = cli("doctor", "--json")
+    assert report.returncode == 0, report.stdout.decode() + report.stderr.decode()
+    assert "jail" in report.stdout.decode()
+    assert "jail" in ok(cli("doctor"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_are_made_for_common_shells(cli, shell):
+    assert "soulbox" in ok(cli("completions", shell))
+
+
+@pytest.mark.parametrize("words", [[], ["serve"], ["run"], ["exec"], ["cp"], ["key"], ["doctor"], ["dns"]])
+def test_help_explains_every_command(cli, words):
+    assert "Usage" in ok(cli(*words, "--help"))
+
+
+def test_an_unknown_option_is_a_usage_error(cli):
+    assert cli("ls", "--nope").returncode == 2
+
+
+class Screen:
+    """The program in a real terminal."""
+
+    def __init__(self, server, *words):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            try:
+                environment = clean_environment() | server.env | {"TERM": "xterm-256color"}
+                os.execve(str(binary()), [str(binary()), *words], environment)
+            finally:
+                os._exit(99)
+        self.text = ""
+
+    def resize(self, rows, cols):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def read(self):
+        while select.select([self.fd], [], [], 0.05)[0]:
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                return
+            if not data:
+                return
+            self.text += data.decode(errors="replace")
+
+    def shows(self, wanted):
+        def seen():
+            self.read()
+            return wanted in self.text
+
+        eventually(seen, what=f"{wanted!r} on the screen", within=20)
+
+    def exit_code(self):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            self.read()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, 9)
+        os.waitpid(self.pid, 0)
+        raise AssertionError(f"did not end; screen: {self.text!r}")
+
+
+def test_shell_is_a_terminal_that_follows_the_window(server, box):
+    screen = Screen(server, "shell", box.sandbox_id)
+    screen.resize(40, 120)
+    screen.type("echo who:$(whoami)\n")
+    screen.shows("who:user")
+    screen.resize(33, 111)
+    eventually(lambda: (screen.type("stty size\n"), screen.read(), "33 111" in screen.text)[-1])
+    screen.type("exit 5\n")
+    assert screen.exit_code() == 5
+
+
+def test_run_stops_and_cleans_up_on_control_c(server):
+    with server.api() as api:
+        before = {each["sandboxID"] for each in api.get("/v2/sandboxes").json()}
+        running = subprocess.Popen(
+            [str(binary()), "run", "--", "sh", "-c", "echo up; exec sleep 300"],
+            env=clean_environment() | server.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert running.stdout.readline() == b"up\n"
+        running.send_signal(2)
+        assert running.wait(20) != 0
+        running.stdout.close()
+        running.stderr.close()
+        eventually(lambda: {each["sandboxID"] for each in api.get("/v2/sandboxes").json()} <= before)

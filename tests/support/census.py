@@ -1,0 +1,145 @@
+"""Counts what a server may leak: on the machine, in its data folder and in its own process."""
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from support.server import Server
+from support.waiting import eventually
+
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+
+
+@dataclass
+class Census:
+    processes: int
+    zombies: int
+    namespaces: dict[str, int]
+    mounts: int
+    links: int
+    loop_devices: int
+    cgroups: int
+    nft_objects: int
+    nft_elements: int
+    sandbox_folders: int
+    files: int
+    server_fds: int
+    server_threads: int
+
+    @classmethod
+    def take(cls, server: Server | None) -> "Census":
+        pids = [each for each in os.listdir("/proc") if each.isdigit()]
+        states = [state_of(pid) for pid in pids]
+        objects, elements = nft_counts()
+        alive = server is not None and server.process is not None and server.process.poll() is None
+        return cls(
+            processes=len([each for each in states if each not in ("", "Z")]),
+            zombies=states.count("Z"),
+            namespaces=namespaces(pids),
+            mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
+            links=len(os.listdir("/sys/class/net")),
+            loop_devices=len(list(Path("/sys/block").glob("loop*/loop/backing_file"))),
+            cgroups=len(cgroups()),
+            nft_objects=objects,
+            nft_elements=elements,
+            sandbox_folders=count_entries(server.data / "sandboxes") if server else 0,
+            files=sum(len(files) for _, _, files in os.walk(server.data)) if server else 0,
+            server_fds=len(os.listdir(f"/proc/{server.pid}/fd")) if alive else 0,
+            server_threads=len(os.listdir(f"/proc/{server.pid}/task")) if alive else 0,
+        )
+
+    @classmethod
+    def settled(cls, server: Server | None, within: float = 20) -> "Census":
+        """When two counts in a row are the same: pools have refilled, helpers have ended."""
+        last: list[Census] = [cls.take(server)]
+
+        def same() -> bool:
+            now = cls.take(server)
+            still = now == last[0]
+            last[0] = now
+            return still
+
+        eventually(same, within=within, every=0.5, what="the machine is quiet")
+        return last[0]
+
+    @classmethod
+    def returns_to(cls, before: "Census", server: Server | None, within: float = 60) -> None:
+        """Nothing is more than it was. Threads may have been added up to the runtime's limit."""
+
+        def none_grew() -> bool:
+            grown = cls.take(server).grown_since(before)
+            assert not grown, f"grown since before: {grown}"
+            return True
+
+        eventually(none_grew, within=within, every=0.5)
+
+    def grown_since(self, before: "Census") -> dict[str, str]:
+        was, now = flat(before), flat(self)
+        # Idle threads and their wake-up descriptors belong to the runtime, which reuses them.
+        slack = {"server_threads": 64, "server_fds": 4, "files": 4}
+        return {
+            name: f"{was[name]} -> {now[name]}"
+            for name in now
+            if now[name] > was[name] + slack.get(name, 0)
+        }
+
+
+def flat(census: Census) -> dict[str, int]:
+    values = asdict(census)
+    kinds = values.pop("namespaces")
+    return values | {f"{kind} namespaces": count for kind, count in kinds.items()}
+
+
+def state_of(pid: str) -> str:
+    try:
+        return re.sub(r".*\) ", "", Path(f"/proc/{pid}/stat").read_text())[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def namespaces(pids: list[str]) -> dict[str, int]:
+    """Distinct namespaces that some process is in or holds a descriptor of."""
+    seen: dict[str, set[str]] = {kind: set() for kind in NAMESPACES}
+    for pid in pids:
+        for kind in NAMESPACES:
+            try:
+                seen[kind].add(os.readlink(f"/proc/{pid}/ns/{kind}"))
+            except OSError:
+                pass
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                kind = target.partition(":[")[0]
+                if kind in seen:
+                    seen[kind].add(target)
+        except OSError:
+            pass
+    return {kind: len(found) for kind, found in seen.items()}
+
+
+def cgroups() -> list[str]:
+    found = []
+    for top, folders, _ in os.walk("/sys/fs/cgroup"):
+        found += [f"{top}/{each}" for each in folders]
+    return [each for each in found if "soulbox" in each]
+
+
+def count_entries(folder: Path) -> int:
+    try:
+        return len(os.listdir(folder))
+    except OSError:
+        return 0
+
+
+def nft_counts() -> tuple[int, int]:
+    out = subprocess.run(["nft", "-j", "list", "ruleset"], capture_output=True, text=True, timeout=30)
+    if out.returncode != 0:
+        return 0, 0
+    listed = json.loads(out.stdout)["nftables"]
+    elements = sum(
+        len(thing.get("elem", [])) for each in listed for kind, thing in each.items() if kind in ("set", "map")
+    )
+    return len(listed), elements
