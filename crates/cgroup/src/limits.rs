@@ -1,0 +1,121 @@
+//! Ceilings, as the files of v1 and v2 want them.
+
+use std::path::Path;
+
+use crate::{
+    Controller, Error, Result, Version,
+    discover::Hierarchy,
+    file::{write, write_if_present},
+};
+
+/// What a group may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CgroupLimits {
+    /// Thousandths of a cpu.
+    pub cpu_millis: u32,
+    pub memory_bytes: u64,
+    /// Swap on top of the memory.
+    pub swap_bytes: u64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Share of the disk's time, 1 to 10,000 with 100 as the default. Without effect where the
+    /// disk's scheduler knows no weights.
+    pub io_weight: Option<u16>,
+}
+
+const PERIOD_MICROS: u64 = 100_000;
+/// The kernel refuses less.
+const LEAST_QUOTA_MICROS: u64 = 1_000;
+
+impl CgroupLimits {
+    fn quota_micros(&self) -> u64 {
+        (u64::from(self.cpu_millis) * PERIOD_MICROS / 1000).max(LEAST_QUOTA_MICROS)
+    }
+
+    pub(crate) fn apply(&self, hierarchy: &Hierarchy, dir: &Path) -> Result<()> {
+        for controller in &hierarchy.controllers {
+            match (hierarchy.version, controller) {
+                (Version::V1, Controller::Cpu) => self.cpu_v1(dir)?,
+                (Version::V2, Controller::Cpu) => {
+                    write(
+                        &dir.join("cpu.max"),
+                        &format!("{} {PERIOD_MICROS}", self.quota_micros()),
+                    )?;
+                }
+                (Version::V1, Controller::Memory) => self.memory_v1(dir)?,
+                (Version::V2, Controller::Memory) => self.memory_v2(dir)?,
+                (_, Controller::Pids) => write(&dir.join("pids.max"), &self.pids.to_string())?,
+                (version, Controller::Io) => self.io(version, dir)?,
+                (_, Controller::Freezer | Controller::Cpuacct) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn cpu_v1(&self, dir: &Path) -> Result<()> {
+        write(&dir.join("cpu.cfs_period_us"), &PERIOD_MICROS.to_string())?;
+        write(
+            &dir.join("cpu.cfs_quota_us"),
+            &self.quota_micros().to_string(),
+        )
+    }
+
+    fn memory_v1(&self, dir: &Path) -> Result<()> {
+        let limit = dir.join("memory.limit_in_bytes");
+        let memory = self.memory_bytes.to_string();
+        // Memory plus swap; absent without swap accounting. The kernel insists that it is never
+        // below the memory limit, so a rise has to start with it and a cut has to end with it.
+        let both = dir.join("memory.memsw.limit_in_bytes");
+        let total = self
+            .memory_bytes
+            .saturating_add(self.swap_bytes)
+            .to_string();
+        match write(&limit, &memory) {
+            Ok(()) => drop(write_if_present(&both, &total)?),
+            Err(error) if error.errno() == Some(libc::EINVAL) => {
+                write_if_present(&both, &total)?;
+                write(&limit, &memory)?;
+            }
+            Err(error) => return Err(error),
+        }
+        if self.swap_bytes == 0 {
+            write_if_present(&dir.join("memory.swappiness"), "0")?;
+        }
+        Ok(())
+    }
+
+    fn memory_v2(&self, dir: &Path) -> Result<()> {
+        write(&dir.join("memory.max"), &self.memory_bytes.to_string())?;
+        // Absent when the kernel was built without swap.
+        write_if_present(&dir.join("memory.swap.max"), &self.swap_bytes.to_string())?;
+        // One process dies of the bomb that it holds, not all of them.
+        write_if_present(&dir.join("memory.oom.group"), "0")?;
+        Ok(())
+    }
+
+    /// A weight is a wish: a scheduler without weights has no file, or says "not supported".
+    fn io(&self, version: Version, dir: &Path) -> Result<()> {
+        let Some(weight) = self.io_weight else {
+            return Ok(());
+        };
+        let weight = weight.clamp(1, 10_000);
+        // v1 and bfq count to 1,000, and v1 from 10; the default is 100 everywhere.
+        let small = weight.clamp(10, 1_000).to_string();
+        let attempts: [(&str, &str); 2] = match version {
+            Version::V1 => [("blkio.bfq.weight", &small), ("blkio.weight", &small)],
+            Version::V2 => [
+                ("io.weight", &weight.to_string()),
+                ("io.bfq.weight", &small),
+            ],
+        };
+        for (name, text) in attempts {
+            match write_if_present(&dir.join(name), text) {
+                Ok(_) => {}
+                Err(Error::Io { source, .. })
+                    if source.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! v2 against a tree of plain files laid out like the kernel's.
+
+use std::time::Duration;
+
+use super::*;
+
+const LIMITS: CgroupLimits = CgroupLimits {
+    cpu_millis: 1500,
+    memory_bytes: 512 << 20,
+    swap_bytes: 0,
+    pids: 64,
+    io_weight: Some(50),
+};
+
+struct Fake {
+    dir: tempfile::TempDir,
+}
+
+impl Fake {
+    fn v2() -> Self {
+        let fake = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        for group in ["", "soulbox-t/", "soulbox-t/one/"] {
+            fs_err::create_dir_all(fake.dir.path().join(group)).unwrap();
+            fake.put(&format!("{group}cgroup.subtree_control"), "cpuset memory\n");
+            fake.put(&format!("{group}cgroup.procs"), "");
+        }
+        let files = [
+            "cpu.max",
+            "memory.max",
+            "memory.swap.max",
+            "memory.oom.group",
+            "pids.max",
+            "io.weight",
+            "cgroup.freeze",
+        ];
+        for file in files {
+            fake.put(&format!("soulbox-t/one/{file}"), "");
+        }
+        fake
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        fs_err::write(self.dir.path().join(path), text).unwrap();
+    }
+
+    fn get(&self, path: &str) -> String {
+        fs_err::read_to_string(self.dir.path().join(path)).unwrap()
+    }
+
+    fn manager(&self) -> Manager {
+        let controllers = vec![
+            Controller::Cpu,
+            Controller::Memory,
+            Controller::Pids,
+            Controller::Io,
+            Controller::Freezer,
+            Controller::Cpuacct,
+        ];
+        let mount = self.dir.path().to_owned();
+        let hierarchy = Hierarchy {
+            version: Version::V2,
+            mount,
+            controllers,
+        };
+        Manager::with_hierarchies("soulbox-t", vec![hierarchy]).unwrap()
+    }
+}
+
+#[test]
+fn opening_hands_down_the_controllers_that_are_not_yet_handed_down() {
+    let fake = Fake::v2();
+    let manager = fake.manager();
+    assert_eq!(manager.version(), Version::V2);
+    assert_eq!(fake.get("cgroup.subtree_control"), "+cpu +pids +io");
+    assert_eq!(
+        fake.get("soulbox-t/cgroup.subtree_control"),
+        "+cpu +pids +io"
+    );
+}
+
+#[test]
+fn limits_are_written_in_the_words_of_v2() {
+    let fake = Fake::v2();
+    let group = fake.manager().create("one", &LIMITS).unwrap();
+    assert_eq!(fake.get("soulbox-t/one/cpu.max"), "150000 100000");
+    assert_eq!(fake.get("soulbox-t/one/memory.max"), "536870912");
+    assert_eq!(fake.get("soulbox-t/one/memory.swap.max"), "0");
+    assert_eq!(fake.get("soulbox-t/one/memory.oom.group"), "0");
+    assert_eq!(fake.get("soulbox-t/one/pids.max"), "64");
+    assert_eq!(fake.get("soulbox-t/one/io.weight"), "50");
+    let dir = fake.dir.path().join("soulbox-t/one");
+    assert_eq!(group.v2_directory(), Some(dir.clone()));
+    assert_eq!(group.view(), [(dir.clone(), PathBuf::new())]);
+    assert_eq!(group.procs_files(), [dir.join("cgroup.procs")]);
+}
+
+#[test]
+fn freezing_waits_for_the_event_and_thaws_when_it_does_not_come() {
+    let fake = Fake::v2();
+    let group = fake.manager().existing("one");
+    fake.put("soulbox-t/one/cgroup.events", "populated 1\nfrozen 1\n");
+    group.freeze(Duration::ZERO).unwrap();
+    assert_eq!(fake.get("soulbox-t/one/cgroup.freeze"), "1");
+    fake.put("soulbox-t/one/cgroup.events", "populated 1\nfrozen 0\n");
+    let error = group.freeze(Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert_eq!(fake.get("soulbox-t/one/cgroup.freeze"), "0");
+}
+
+#[test]
+fn use_is_read_from_the_files_of_v2() {
+    let fake = Fake::v2();
+    fake.put(
+        "soulbox-t/one/cpu.stat",
+        "usage_usec 1234\nuser_usec 1000\n",
+    );
+    fake.put("soulbox-t/one/memory.current", "4096\n");
+    fake.put(
+        "soulbox-t/one/memory.stat",
+        "anon 1\nfile 2048\nfile_mapped 7\n",
+    );
+    fake.put("soulbox-t/one/memory.events", "low 0\noom 3\noom_kill 2\n");
+    fake.put("soulbox-t/one/pids.current", "5\n");
+    let stats = fake.manager().existing("one").stats().unwrap();
+    assert_eq!(
+        stats,
+        crate::CgroupStats {
+            cpu_micros: 1234,
+            memory_bytes: 4096,
+            memory_cache_bytes: 2048,
+            pids: 5,
+            oom_kills: 2,
+        }
+    );
+}
+
+#[test]
+fn names_are_the_directories_below_the_parent() {
+    let fake = Fake::v2();
+    assert_eq!(fake.manager().names().unwrap(), ["one"]);
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let fake = Fake::v2();
+    let manager = fake.manager();
+    for bad in [
+        "",
+        "..",
+        ".",
+        "a/b",
+        "cgroup.procs",
+        "a\0b",
+        &"x".repeat(300),
+    ] {
+        assert!(
+            matches!(manager.create(bad, &LIMITS), Err(Error::InvalidName { .. })),
+            "{bad:?}"
+        );
+        let handle = manager.existing(bad);
+        assert!(handle.procs_files().is_empty() && handle.v2_directory().is_none());
+        assert!(handle.pids().unwrap().is_empty());
+        handle.remove(Duration::ZERO).unwrap();
+    }
+    assert!(fake.dir.path().join("soulbox-t/one").exists());
+}
+
+#[test]
+fn a_machine_without_a_needed_controller_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let hierarchy = Hierarchy {
+        version: Version::V1,
+        mount: dir.path().to_owned(),
+        controllers: vec![Controller::Cpu, Controller::Cpuacct, Controller::Freezer],
+    };
+    let error = Manager::with_hierarchies("soulbox-t", vec![hierarchy]).unwrap_err();
+    assert!(error.to_string().contains("for memory, pids;"), "{error}");
+}

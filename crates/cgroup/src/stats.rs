@@ -1,0 +1,46 @@
+//! What a group uses now.
+
+use crate::{
+    Cgroup, Controller, Result, Version,
+    file::{read_key, read_number},
+};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CgroupStats {
+    /// Cpu time since the group was made, in microseconds.
+    pub cpu_micros: u64,
+    /// Everything charged to the group, the page cache included.
+    pub memory_bytes: u64,
+    /// The page cache of it: given up when memory gets short.
+    pub memory_cache_bytes: u64,
+    pub pids: u64,
+    /// How often the kernel killed something in the group for lack of memory.
+    pub oom_kills: u64,
+}
+
+impl Cgroup {
+    pub fn stats(&self) -> Result<CgroupStats> {
+        let mut stats = CgroupStats::default();
+        if let Some(hierarchy) = self.hierarchy_of(Controller::Cpuacct) {
+            let dir = self.directory(hierarchy);
+            stats.cpu_micros = match hierarchy.version {
+                Version::V1 => read_number(&dir.join("cpuacct.usage"))? / 1000,
+                Version::V2 => read_key(&dir.join("cpu.stat"), "usage_usec")?,
+            };
+        }
+        if let Some(hierarchy) = self.hierarchy_of(Controller::Memory) {
+            let dir = self.directory(hierarchy);
+            let (usage, cache, events) = match hierarchy.version {
+                Version::V1 => ("memory.usage_in_bytes", "total_cache", "memory.oom_control"),
+                Version::V2 => ("memory.current", "file", "memory.events"),
+            };
+            stats.memory_bytes = read_number(&dir.join(usage))?;
+            stats.memory_cache_bytes = read_key(&dir.join("memory.stat"), cache)?;
+            stats.oom_kills = read_key(&dir.join(events), "oom_kill")?;
+        }
+        if let Some(dir) = self.directory_of(Controller::Pids) {
+            stats.pids = read_number(&dir.join("pids.current"))?;
+        }
+        Ok(stats)
+    }
+}

@@ -1,0 +1,203 @@
+//! On the machine's own hierarchies, whichever version they are. Needs root.
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use soulbox_cgroup::{Cgroup, CgroupLimits, Manager, Version};
+
+const SHORT: Duration = Duration::from_secs(5);
+const LIMITS: CgroupLimits = CgroupLimits {
+    cpu_millis: 500,
+    memory_bytes: 64 << 20,
+    swap_bytes: 0,
+    pids: 32,
+    io_weight: Some(50),
+};
+
+/// A parent of its own per test, gone afterwards whatever happened.
+struct Machine {
+    manager: Manager,
+}
+
+impl Machine {
+    fn open(name: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: not root");
+            return None;
+        }
+        let parent = format!("soulbox-test-{}-{name}", std::process::id());
+        Some(Self {
+            manager: Manager::open(&parent).unwrap(),
+        })
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for name in self.manager.names().unwrap() {
+            let group = self.manager.existing(&name);
+            group.kill_all().unwrap();
+            group.remove(SHORT).unwrap();
+        }
+        self.manager.remove_parent().unwrap();
+    }
+}
+
+/// A shell that first joins the group; returns once it has said `ready`.
+fn run_in(group: &Cgroup, script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let joins: String = group
+        .procs_files()
+        .iter()
+        .map(|f| format!("echo 0 > '{}'; ", f.display()))
+        .collect();
+    let mut child = Command::new("bash")
+        .args(["-c", &format!("{}; echo ready; {script}", joins.join("; "))])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    (child, output)
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < SHORT, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_group_can_be_made_twice_and_removed_twice() {
+    let Some(machine) = Machine::open("twice") else {
+        return;
+    };
+    let group = machine.manager.create("one", &LIMITS).unwrap();
+    machine
+        .manager
+        .create(
+            "one",
+            &CgroupLimits {
+                memory_bytes: 128 << 20,
+                pids: 64,
+                ..LIMITS
+            },
+        )
+        .unwrap();
+    machine.manager.create("one", &LIMITS).unwrap();
+    assert_eq!(machine.manager.names().unwrap(), ["one"]);
+    assert!(group.exists());
+    group.remove(SHORT).unwrap();
+    group.remove(SHORT).unwrap();
+    assert!(!group.exists());
+    assert!(group.pids().unwrap().is_empty());
+    group.kill_all().unwrap();
+    assert!(machine.manager.names().unwrap().is_empty());
+}
+
+#[test]
+fn the_limits_stand_in_the_kernels_files() {
+    let Some(machine) = Machine::open("limits") else {
+        return;
+    };
+    let group = machine.manager.create("one", &LIMITS).unwrap();
+    let view = group.view();
+    let read = |target: &str, file: &str| {
+        let (dir, _) = view
+            .iter()
+            .find(|(_, inside)| inside == Path::new(target))
+            .unwrap();
+        fs_err::read_to_string(dir.join(file))
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
+    match machine.manager.version() {
+        Version::V1 => {
+            assert_eq!(
+                read("memory", "memory.limit_in_bytes"),
+                (64 << 20).to_string()
+            );
+            assert_eq!(read("cpu", "cpu.cfs_quota_us"), "50000");
+            assert_eq!(read("pids", "pids.max"), "32");
+        }
+        Version::V2 => {
+            assert_eq!(read("", "memory.max"), (64 << 20).to_string());
+            assert_eq!(read("", "cpu.max"), "50000 100000");
+            assert_eq!(read("", "pids.max"), "32");
+        }
+    }
+}
+
+#[test]
+fn a_frozen_group_uses_no_cpu_and_goes_on_when_thawed() {
+    let Some(machine) = Machine::open("freeze") else {
+        return;
+    };
+    let group = machine.manager.create("one", &LIMITS).unwrap();
+    let (mut child, _output) = run_in(&group, "while :; do :; done");
+    group.freeze(SHORT).unwrap();
+    let frozen = group.stats().unwrap().cpu_micros;
+    assert_eq!(group.pids().unwrap(), [child.id()]);
+    assert_eq!(group.stats().unwrap().cpu_micros, frozen);
+    group.thaw(SHORT).unwrap();
+    until("work after thawing", || {
+        group.stats().unwrap().cpu_micros > frozen
+    });
+    group.kill_all().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_frozen_group_can_be_killed_and_removed() {
+    let Some(machine) = Machine::open("frozenkill") else {
+        return;
+    };
+    let group = machine.manager.create("one", &LIMITS).unwrap();
+    let (mut child, _output) = run_in(&group, "sleep 60 & sleep 60 & wait");
+    until("three processes", || group.pids().unwrap().len() == 3);
+    assert_eq!(group.stats().unwrap().pids, 3);
+    group.freeze(SHORT).unwrap();
+    group.kill_all().unwrap();
+    child.wait().unwrap();
+    group.remove(SHORT).unwrap();
+    assert!(!group.exists());
+}
+
+#[test]
+fn a_fork_bomb_stays_within_its_limit_and_dies() {
+    let Some(machine) = Machine::open("bomb") else {
+        return;
+    };
+    let group = machine.manager.create("one", &LIMITS).unwrap();
+    let (mut child, _output) = run_in(&group, "bomb() { bomb & bomb & wait; }; bomb");
+    until("the limit", || group.stats().unwrap().pids >= 30);
+    assert!(group.stats().unwrap().pids <= 32);
+    group.kill_all().unwrap();
+    child.wait().unwrap();
+    assert!(group.pids().unwrap().is_empty());
+}
+
+#[test]
+fn too_much_memory_kills_inside_and_is_counted() {
+    let Some(machine) = Machine::open("oom") else {
+        return;
+    };
+    let group = machine.manager.create("one", &LIMITS).unwrap();
+    let (mut child, _output) = run_in(&group, "cat /dev/zero | tail -c 1G > /dev/null");
+    until("the end of the bomb", || {
+        child.try_wait().unwrap().is_some()
+    });
+    assert!(!child.wait().unwrap().success());
+    assert!(group.stats().unwrap().oom_kills >= 1);
+}
