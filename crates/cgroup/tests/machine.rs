@@ -50,10 +50,10 @@ impl Drop for Machine {
 
 /// A shell that first joins the group; returns once it has said `ready`.
 fn run_in(group: &Cgroup, script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
-    let joins: String = group
+    let joins: Vec<_> = group
         .procs_files()
         .iter()
-        .map(|f| format!("echo 0 > '{}'; ", f.display()))
+        .map(|f| format!("echo 0 > '{}'", f.display()))
         .collect();
     let mut child = Command::new("bash")
         .args(["-c", &format!("{}; echo ready; {script}", joins.join("; "))])
