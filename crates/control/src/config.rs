@@ -1,0 +1,29 @@
+use std::time::Duration;
+
+use soulbox_types::{Limits, Secret, TemplateId, UnixMillis};
+
+#[derive(Debug, Clone)]
+pub struct ControlConfig {
+    /// Key from which access tokens are derived, in hex.
+    pub seed: Secret,
+    /// The longest life of a sandbox.
+    pub max_timeout: Duration,
+    /// What a request cannot choose (`pids`) comes from here; the rest from the template.
+    pub default_limits: Limits,
+    pub max_sandboxes_per_tenant: u32,
+    pub templates: Vec<TemplateInfo>,
+}
+
+/// A template that the server itself brings along. It has no owner.
+#[derive(Debug, Clone)]
+pub struct TemplateInfo {
+    pub id: TemplateId,
+    /// A UUID: E2B's clients refuse anything else.
+    pub build_id: String,
+    /// Names without a namespace; the first one is shown as the sandbox's `alias`.
+    pub aliases: Vec<String>,
+    pub limits: Limits,
+    pub created_at: UnixMillis,
+    /// Whether tenants may use it.
+    pub public: bool,
+}

@@ -1,0 +1,88 @@
+use std::{future::Future, sync::Arc, time::Duration};
+
+use soulbox_runtime::Node;
+use soulbox_store::Store;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use crate::{
+    ControlConfig, Error, Result, keys::KeyRing, registry::Registry, template::Catalogue,
+    token::TokenMaker,
+};
+
+/// Everything that tenants can ask for. Shared by all requests.
+#[derive(Debug)]
+pub struct Control {
+    pub(crate) config: ControlConfig,
+    pub(crate) store: Store,
+    pub(crate) node: Arc<dyn Node>,
+    pub(crate) tokens: TokenMaker,
+    pub(crate) keys: KeyRing,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) registry: Registry,
+    /// What must be finished although its client may be gone.
+    tasks: TaskTracker,
+    /// Ends the background tasks with this value.
+    _stop: DropGuard,
+}
+
+impl Control {
+    /// Loads what the store remembers and brings it in line with what the node really runs.
+    pub async fn open(
+        config: ControlConfig,
+        store: Store,
+        node: Arc<dyn Node>,
+    ) -> Result<Arc<Self>> {
+        // Before anything is compared: an end between the comparison and the subscription would
+        // be missed.
+        let events = node.events();
+        let stop = CancellationToken::new();
+        let control = Arc::new(Self {
+            tokens: TokenMaker::new(&config.seed)?,
+            keys: KeyRing::load(&store.tenants().await?, store.keys().await?)?,
+            catalogue: Catalogue::new(config.templates.clone(), store.template_use().await?),
+            registry: Registry::default(),
+            tasks: TaskTracker::new(),
+            _stop: stop.clone().drop_guard(),
+            config,
+            store,
+            node,
+        });
+        control.reconcile().await?;
+        control.follow(events, &stop);
+        Ok(control)
+    }
+
+    /// For the end of the server: waits for creates and kills under way, at most `limit`, and
+    /// writes what is only in memory. Sandboxes keep running.
+    pub async fn drain(&self, limit: Duration) {
+        self.tasks.close();
+        if tokio::time::timeout(limit, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                left = self.tasks.len(),
+                "requests were still under way at the end"
+            );
+        }
+        if let Err(error) = self.flush_key_use().await {
+            tracing::warn!(%error, "could not write when API keys were last used");
+        }
+    }
+
+    /// Runs work to its end even when the caller is dropped.
+    pub(crate) async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        match self.tasks.spawn(work).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Internal(
+                "the request was interrupted inside the server",
+            )),
+        }
+    }
+}

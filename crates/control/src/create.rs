@@ -1,0 +1,232 @@
+//! Making a sandbox: one row, then the node. It is finished even when its client goes away.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_runtime::SandboxStatus;
+use soulbox_store::{EndRow, IdempotencyRecord, SandboxRow, Started};
+use soulbox_types::{
+    EndReason, NetworkPolicy, SandboxId, SandboxSpec, Secret, TemplateId, UnixMillis,
+};
+use tracing::Instrument;
+
+use crate::{
+    Control, CreateRequest, Error, Result, Tenant,
+    idempotency::{StoredAnswer, forget_before},
+    request::lifetime,
+};
+
+/// The node has its own, tighter limits per step; this one is for a node that does not answer.
+const CREATE_LIMIT: Duration = Duration::from_secs(55);
+
+/// What a client needs to use a sandbox: the answer to create and connect.
+#[derive(Debug, Clone)]
+pub struct Access {
+    pub id: SandboxId,
+    pub template: TemplateId,
+    pub alias: Option<String>,
+    pub access_token: Option<Secret>,
+}
+
+impl From<&SandboxStatus> for Access {
+    fn from(status: &SandboxStatus) -> Self {
+        Self {
+            id: status.spec.id.clone(),
+            template: status.spec.template.clone(),
+            alias: status.spec.alias.clone(),
+            access_token: status.spec.access_token.clone(),
+        }
+    }
+}
+
+/// A checked wish.
+struct Plan {
+    spec: SandboxSpec,
+    lifetime: Duration,
+    record: Option<IdempotencyRecord>,
+}
+
+impl Control {
+    /// Returns when envd inside answers. If the caller goes away meanwhile, the sandbox still comes
+    /// to be, lives for its timeout, and a repeated request with the same idempotency key finds it.
+    pub async fn create_sandbox(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        request: CreateRequest,
+    ) -> Result<Access> {
+        let plan = self.plan(tenant, request)?;
+        tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
+        let control = Arc::clone(self);
+        let work = async move { control.carry_out(plan).await };
+        self.finish(work.in_current_span()).await
+    }
+
+    fn plan(&self, tenant: &Tenant, request: CreateRequest) -> Result<Plan> {
+        request.check()?;
+        let lifetime = lifetime(request.timeout, self.config.max_timeout)?;
+        let template = self.catalogue.resolve(&request.template)?;
+        let id = SandboxId::random();
+        let now = UnixMillis::now();
+        let spec = SandboxSpec {
+            tenant: tenant.id.clone(),
+            template: template.id.clone(),
+            alias: template.aliases.first().cloned(),
+            limits: request
+                .resources
+                .over(template.limits, self.config.default_limits),
+            env: request.env,
+            metadata: request.metadata,
+            network: NetworkPolicy {
+                allow_internet: request.allow_internet,
+            },
+            access_token: request.secure.then(|| self.tokens.access_token(&id)),
+            node_token: Secret::random(),
+            created_at: now,
+            deadline: now.plus(lifetime),
+            id,
+        };
+        let record = request.idempotency.map(|key| key.record(&tenant.id));
+        Ok(Plan {
+            spec,
+            lifetime,
+            record,
+        })
+    }
+
+    async fn carry_out(&self, plan: Plan) -> Result<Access> {
+        if let Some(record) = &plan.record {
+            // Before the limit is asked: the first request may have taken the last place.
+            let forget = forget_before(plan.spec.created_at);
+            if let Some(earlier) = self.store.find_idempotency(record, forget).await? {
+                return self.replay(record, earlier);
+            }
+        }
+        let place = self.take_place(&plan.spec)?;
+        if let Some(earlier) = self.write_intent(&plan).await? {
+            return Ok(earlier);
+        }
+        match self.start(plan.spec).await {
+            Ok(access) => {
+                place.keep();
+                if plan.record.is_some() {
+                    self.write_answer(&access).await;
+                }
+                tracing::info!(lifetime_s = plan.lifetime.as_secs(), "sandbox made");
+                Ok(access)
+            }
+            Err(error) => {
+                self.write_failure(&place.id, &error, plan.record.is_some())
+                    .await;
+                Err(error)
+            }
+        }
+    }
+
+    /// `Some`: another request with the same idempotency key was first.
+    async fn write_intent(&self, plan: &Plan) -> Result<Option<Access>> {
+        let row = row_of(&plan.spec);
+        let Some(record) = &plan.record else {
+            self.store.insert_sandbox(&row).await?;
+            return Ok(None);
+        };
+        let forget = forget_before(row.created_at);
+        match self.store.insert_sandbox_once(&row, record, forget).await? {
+            Started::First => Ok(None),
+            Started::Repeated(earlier) => self.replay(record, earlier).map(Some),
+        }
+    }
+
+    async fn start(&self, spec: SandboxSpec) -> Result<Access> {
+        let id = spec.id.clone();
+        let made = tokio::time::timeout(CREATE_LIMIT, self.node.create(spec)).await;
+        let Ok(made) = made else {
+            self.destroy_on_node(&id, EndReason::CreateFailed).await?;
+            return Err(Error::Timeout {
+                what: "making the sandbox",
+                limit: CREATE_LIMIT,
+            });
+        };
+        let status = made?;
+        if !self.registry.created(&id) {
+            return Err(Error::EndedDuringCreate(id));
+        }
+        self.catalogue
+            .count_use(&status.spec.template, status.spec.created_at);
+        Ok(Access::from(&status))
+    }
+
+    /// Without it a repeated request is answered from the running sandbox, so it is only logged.
+    async fn write_answer(&self, access: &Access) {
+        let written = match StoredAnswer::of(access) {
+            Ok(answer) => self
+                .store
+                .complete_idempotency(&access.id, &answer)
+                .await
+                .map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "could not record the answer to a request");
+        }
+    }
+
+    /// The error of the create itself is what the client gets, so one of these is only logged.
+    async fn write_failure(&self, id: &SandboxId, error: &Error, keyed: bool) {
+        let end = EndRow {
+            at: UnixMillis::now(),
+            reason: EndReason::CreateFailed,
+            detail: error.to_string(),
+        };
+        let mut written = self.store.end_sandbox(id, &end).await;
+        if keyed {
+            written = written.and(self.store.forget_idempotency(id).await);
+        }
+        if let Err(error) = written {
+            tracing::warn!(%error, "could not record that a sandbox failed to start");
+        }
+    }
+
+    fn take_place(&self, spec: &SandboxSpec) -> Result<Place<'_>> {
+        let limit = self.config.max_sandboxes_per_tenant;
+        if self.registry.reserve(&spec.id, &spec.tenant, limit) {
+            Ok(Place {
+                control: self,
+                id: spec.id.clone(),
+                kept: false,
+            })
+        } else {
+            Err(Error::TooManySandboxes(limit))
+        }
+    }
+}
+
+/// One of a tenant's places, given back unless kept: also when making the sandbox panics.
+struct Place<'a> {
+    control: &'a Control,
+    id: SandboxId,
+    kept: bool,
+}
+
+impl Place<'_> {
+    fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.control.registry.remove(&self.id);
+        }
+    }
+}
+
+pub(crate) fn row_of(spec: &SandboxSpec) -> SandboxRow {
+    SandboxRow {
+        id: spec.id.clone(),
+        tenant: spec.tenant.clone(),
+        template: spec.template.clone(),
+        metadata: spec.metadata.clone(),
+        created_at: spec.created_at,
+        end: None,
+    }
+}

@@ -1,0 +1,75 @@
+use std::time::Duration;
+
+use soulbox_store::EndRow;
+use soulbox_types::SandboxId;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the control plane did not do what was asked. The texts are for the caller.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the API key is not valid: use one from `soulbox key create`")]
+    Unauthenticated,
+    /// Also a sandbox of another tenant. `end` only when it was the caller's own.
+    #[error("Sandbox \"{id}\" doesn't exist or you don't have access to it{}", told(end.as_ref()))]
+    SandboxNotFound { id: SandboxId, end: Option<EndRow> },
+    #[error("Sandbox {id} is being killed")]
+    SandboxEnding { id: SandboxId },
+    #[error("Sandbox {id} is already running")]
+    AlreadyRunning { id: SandboxId },
+    #[error("{0}")]
+    Invalid(String),
+    #[error("Invalid template reference: {0}")]
+    InvalidReference(String),
+    #[error("template '{0}' not found")]
+    TemplateNotFound(String),
+    #[error("tag '{tag}' does not exist for template '{template}'")]
+    TagNotFound { template: String, tag: String },
+    #[error("template '{0}' belongs to the server: make your own instead")]
+    TemplateForbidden(String),
+    #[error(
+        "you have reached the maximum number of concurrent sandboxes ({0}): kill some, or ask \
+         the operator to raise the limit"
+    )]
+    TooManySandboxes(u32),
+    #[error("API key {0} doesn't exist or you don't have access to it")]
+    KeyNotFound(String),
+    #[error("this is your last API key: create another one before you delete it")]
+    LastKey,
+    #[error("this idempotency key was used with another request: take a new key")]
+    IdempotencyMismatch,
+    #[error("the first request with this idempotency key is still under way: try again shortly")]
+    IdempotencyInProgress,
+    #[error(
+        "the server stopped during the first request with this idempotency key, and its outcome \
+         is not known: list your sandboxes, then take a new key"
+    )]
+    IdempotencyOutcomeUnknown,
+    #[error("sandbox {0} ended while it was being made")]
+    EndedDuringCreate(SandboxId),
+    #[error("{what} took longer than {} s", limit.as_secs())]
+    Timeout { what: &'static str, limit: Duration },
+    #[error(transparent)]
+    Node(#[from] soulbox_runtime::Error),
+    #[error(transparent)]
+    Store(#[from] soulbox_store::Error),
+    /// A fault of ours.
+    #[error("{0}")]
+    Internal(&'static str),
+}
+
+/// Why it is not there is the question that users ask next.
+fn told(end: Option<&EndRow>) -> String {
+    let Some(end) = end else { return String::new() };
+    let at = i64::try_from(end.at.0)
+        .ok()
+        .and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok())
+        .map(|at| format!(" at {at:.3}"))
+        .unwrap_or_default();
+    let detail = if end.detail.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", end.detail)
+    };
+    format!(" (ended{at}, {}{detail})", end.reason.as_str())
+}

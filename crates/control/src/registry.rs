@@ -1,0 +1,189 @@
+//! Which sandboxes are live and whose they are. Everything else about them is asked of the node.
+//!
+//! ```text
+//! reserve ─► Creating ─► Running ─► Ending ─► removed
+//!               └── failed ──────────────────────┘
+//! ```
+//! `create` drives the first two steps, `lifecycle::end` and `watch` the others.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use soulbox_types::{SandboxId, TenantId};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nobody has been told its id: invisible.
+    Creating,
+    Running,
+    Ending,
+}
+
+#[derive(Debug)]
+struct Live {
+    tenant: TenantId,
+    phase: Phase,
+    /// The node reported its end before `create` was done with it.
+    ended_early: bool,
+    /// Held while its deadline is read and moved, so that "extend only" stays true.
+    deadline_gate: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    live: HashMap<SandboxId, Live>,
+    by_tenant: HashMap<TenantId, BTreeSet<SandboxId>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    inner: Mutex<Inner>,
+}
+
+impl Registry {
+    /// Takes a place among the tenant's `limit`. `false` when there is none.
+    pub(crate) fn reserve(&self, id: &SandboxId, tenant: &TenantId, limit: u32) -> bool {
+        let mut inner = self.inner.lock();
+        let taken = inner.by_tenant.get(tenant).map_or(0, BTreeSet::len);
+        if taken >= usize::try_from(limit).unwrap_or(usize::MAX) {
+            return false;
+        }
+        inner.insert(id, tenant, Phase::Creating);
+        true
+    }
+
+    /// One that was found running at start.
+    pub(crate) fn adopt(&self, id: &SandboxId, tenant: &TenantId) {
+        self.inner.lock().insert(id, tenant, Phase::Running);
+    }
+
+    /// `false` when the node already reported its end.
+    pub(crate) fn created(&self, id: &SandboxId) -> bool {
+        let mut inner = self.inner.lock();
+        match inner.live.get_mut(id) {
+            Some(live) if !live.ended_early => {
+                live.phase = Phase::Running;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Moves a running one to `Ending`; answers the phase that it was in.
+    pub(crate) fn begin_end(&self, id: &SandboxId, tenant: &TenantId) -> Option<Phase> {
+        let mut inner = self.inner.lock();
+        let live = inner
+            .live
+            .get_mut(id)
+            .filter(|live| live.tenant == *tenant)?;
+        let before = live.phase;
+        if before == Phase::Running {
+            live.phase = Phase::Ending;
+        }
+        Some(before)
+    }
+
+    /// It could not be ended: it can be asked again.
+    pub(crate) fn abort_end(&self, id: &SandboxId) {
+        if let Some(live) = self.inner.lock().live.get_mut(id) {
+            live.phase = Phase::Running;
+        }
+    }
+
+    /// The node says that it ended. Answers whether the caller shall record that: for one that is
+    /// being made or being ended, whoever does that records it, and may have done so already.
+    pub(crate) fn ended(&self, id: &SandboxId) -> bool {
+        let mut inner = self.inner.lock();
+        let Some(live) = inner.live.get_mut(id) else {
+            return false;
+        };
+        match live.phase {
+            Phase::Creating => live.ended_early = true,
+            Phase::Ending => {}
+            Phase::Running => {
+                inner.remove(id);
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn remove(&self, id: &SandboxId) {
+        self.inner.lock().remove(id);
+    }
+
+    pub(crate) fn phase(&self, id: &SandboxId) -> Option<Phase> {
+        self.inner.lock().live.get(id).map(|live| live.phase)
+    }
+
+    /// `None` also for another tenant's.
+    pub(crate) fn phase_for(&self, id: &SandboxId, tenant: &TenantId) -> Option<Phase> {
+        let inner = self.inner.lock();
+        inner
+            .live
+            .get(id)
+            .filter(|live| live.tenant == *tenant)
+            .map(|live| live.phase)
+    }
+
+    pub(crate) fn deadline_gate(&self, id: &SandboxId) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        self.inner
+            .lock()
+            .live
+            .get(id)
+            .map(|live| Arc::clone(&live.deadline_gate))
+    }
+
+    pub(crate) fn running_of(&self, tenant: &TenantId) -> Vec<SandboxId> {
+        let inner = self.inner.lock();
+        let ids = inner.by_tenant.get(tenant).into_iter().flatten();
+        ids.filter(|id| {
+            inner
+                .live
+                .get(id)
+                .is_some_and(|live| live.phase == Phase::Running)
+        })
+        .cloned()
+        .collect()
+    }
+
+    pub(crate) fn running(&self) -> Vec<SandboxId> {
+        let inner = self.inner.lock();
+        let running = inner
+            .live
+            .iter()
+            .filter(|(_, live)| live.phase == Phase::Running);
+        running.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, id: &SandboxId, tenant: &TenantId, phase: Phase) {
+        let live = Live {
+            tenant: tenant.clone(),
+            phase,
+            ended_early: false,
+            deadline_gate: Arc::default(),
+        };
+        self.live.insert(id.clone(), live);
+        self.by_tenant
+            .entry(tenant.clone())
+            .or_default()
+            .insert(id.clone());
+    }
+
+    fn remove(&mut self, id: &SandboxId) {
+        let Some(live) = self.live.remove(id) else {
+            return;
+        };
+        if let Some(ids) = self.by_tenant.get_mut(&live.tenant) {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.by_tenant.remove(&live.tenant);
+            }
+        }
+    }
+}

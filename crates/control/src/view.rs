@@ -1,0 +1,143 @@
+//! What a tenant can see.
+
+use std::time::Duration;
+
+use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, SandboxStatus};
+use soulbox_types::{Limits, SandboxId, SandboxState, UnixMillis};
+
+use crate::{Control, Error, Reference, Result, Template, Tenant, registry::Phase};
+
+const LOGS_LIMIT: Duration = Duration::from_secs(20);
+
+/// A sandbox as its node knows it.
+pub type Sandbox = SandboxStatus;
+
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    pub limits: Limits,
+    /// Oldest first.
+    pub samples: Vec<MetricSample>,
+}
+
+pub(crate) enum Lookup {
+    Running(Box<SandboxStatus>),
+    /// It is being ended, or its time is over.
+    Ending,
+    Missing,
+}
+
+impl Control {
+    /// All running ones of the tenant, in no particular order.
+    pub fn list(&self, tenant: &Tenant) -> Vec<Sandbox> {
+        let now = UnixMillis::now();
+        let ids = self.registry.running_of(&tenant.id);
+        ids.iter()
+            .filter_map(|id| self.node.get(id))
+            .filter(|s| is_usable(s, now))
+            .collect()
+    }
+
+    pub async fn get(&self, tenant: &Tenant, id: &SandboxId) -> Result<Sandbox> {
+        match self.look_up(tenant, id) {
+            Lookup::Running(status) => Ok(*status),
+            Lookup::Ending | Lookup::Missing => Err(self.not_found(tenant, id).await),
+        }
+    }
+
+    pub async fn metrics(&self, tenant: &Tenant, id: &SandboxId) -> Result<Metrics> {
+        let status = self.get(tenant, id).await?;
+        Ok(Metrics {
+            limits: status.spec.limits,
+            samples: self.node.metrics(id),
+        })
+    }
+
+    /// Oldest first. Also of an ended sandbox, for as long as the node keeps its log.
+    pub async fn logs(&self, tenant: &Tenant, id: &SandboxId) -> Result<Vec<LogEntry>> {
+        if matches!(self.look_up(tenant, id), Lookup::Missing) && !self.owned(tenant, id).await? {
+            return Err(self.not_found(tenant, id).await);
+        }
+        match tokio::time::timeout(LOGS_LIMIT, self.node.logs(id)).await {
+            Ok(Ok(entries)) => Ok(entries),
+            Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Error::Timeout {
+                what: "reading the log",
+                limit: LOGS_LIMIT,
+            }),
+        }
+    }
+
+    pub fn templates(&self) -> Vec<Template> {
+        self.catalogue.all()
+    }
+
+    pub fn template(&self, id: &str) -> Option<Template> {
+        self.catalogue.by_id(id)
+    }
+
+    /// By name or id, whatever the tag.
+    pub fn find_template(&self, reference: &Reference) -> Option<Template> {
+        let info = self.catalogue.find(reference)?;
+        self.catalogue.by_id(info.id.as_str())
+    }
+
+    /// The one that a sandbox would be made from.
+    pub fn resolve_template(&self, reference: &str) -> Result<Template> {
+        let info = self.catalogue.resolve(reference)?;
+        self.catalogue
+            .by_id(info.id.as_str())
+            .ok_or_else(|| Error::TemplateNotFound(reference.to_owned()))
+    }
+
+    pub(crate) fn look_up(&self, tenant: &Tenant, id: &SandboxId) -> Lookup {
+        match self.registry.phase_for(id, &tenant.id) {
+            None | Some(Phase::Creating) => Lookup::Missing,
+            Some(Phase::Ending) => Lookup::Ending,
+            Some(Phase::Running) => match self.node.get(id) {
+                None => Lookup::Missing,
+                Some(status) if is_usable(&status, UnixMillis::now()) => {
+                    Lookup::Running(Box::new(status))
+                }
+                Some(_) => Lookup::Ending,
+            },
+        }
+    }
+
+    /// For what only makes sense with a running sandbox.
+    pub(crate) async fn running(&self, tenant: &Tenant, id: &SandboxId) -> Result<SandboxStatus> {
+        match self.look_up(tenant, id) {
+            Lookup::Running(status) => Ok(*status),
+            Lookup::Ending => Err(Error::SandboxEnding { id: id.clone() }),
+            Lookup::Missing => Err(self.not_found(tenant, id).await),
+        }
+    }
+
+    pub(crate) async fn not_found(&self, tenant: &Tenant, id: &SandboxId) -> Error {
+        let row = self.store.sandbox(id).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not look up why a sandbox is not there");
+            None
+        });
+        let end = row
+            .filter(|row| row.tenant == tenant.id)
+            .and_then(|row| row.end);
+        Error::SandboxNotFound {
+            id: id.clone(),
+            end,
+        }
+    }
+
+    async fn owned(&self, tenant: &Tenant, id: &SandboxId) -> Result<bool> {
+        Ok(self
+            .store
+            .sandbox(id)
+            .await?
+            .is_some_and(|row| row.tenant == tenant.id))
+    }
+}
+
+/// The node ends it within a moment after its deadline; nobody shall see that moment.
+fn is_usable(status: &SandboxStatus, now: UnixMillis) -> bool {
+    matches!(status.state, SandboxState::Running | SandboxState::Paused)
+        && status.spec.deadline > now
+}

@@ -1,0 +1,104 @@
+//! Follows the node while the server runs, and keeps the store small.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use soulbox_runtime::NodeEvent;
+use soulbox_store::EndRow;
+use soulbox_types::{EndReason, SandboxId, UnixMillis};
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    time::MissedTickBehavior,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Control, Result, idempotency::forget_before};
+
+const MAINTENANCE_INTERVAL: Duration = Duration::from_mins(1);
+/// How long one can ask why a sandbox ended.
+const HISTORY: Duration = Duration::from_hours(30 * 24);
+
+impl Control {
+    pub(crate) fn follow(self: &Arc<Self>, events: Receiver<NodeEvent>, stop: &CancellationToken) {
+        let (control, stopped) = (Arc::downgrade(self), stop.clone());
+        tokio::spawn(async move {
+            stopped
+                .run_until_cancelled(follow_events(control, events))
+                .await;
+        });
+        let (control, stopped) = (Arc::downgrade(self), stop.clone());
+        tokio::spawn(async move {
+            stopped.run_until_cancelled(maintain(control)).await;
+        });
+    }
+
+    async fn record_end(&self, id: &SandboxId, reason: EndReason, detail: String) {
+        if !self.registry.ended(id) {
+            return;
+        }
+        tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "sandbox ended");
+        let end = EndRow {
+            at: UnixMillis::now(),
+            reason,
+            detail,
+        };
+        if let Err(error) = self.store.end_sandbox(id, &end).await {
+            // The next start finds the row without its sandbox and ends it.
+            tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
+        }
+    }
+
+    /// Finds ends whose events were missed.
+    async fn resync(&self) {
+        for id in self.registry.running() {
+            if self.node.get(&id).is_none() {
+                let detail = "the node does not have it any more".to_owned();
+                self.record_end(&id, EndReason::Died, detail).await;
+            }
+        }
+    }
+
+    async fn prune(&self) -> Result<()> {
+        let now = UnixMillis::now();
+        let old = u64::try_from(HISTORY.as_millis()).unwrap_or(u64::MAX);
+        self.flush_key_use().await?;
+        self.store.prune_idempotency(forget_before(now)).await?;
+        self.store
+            .prune_sandboxes(UnixMillis(now.0.saturating_sub(old)))
+            .await?;
+        Ok(())
+    }
+}
+
+async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) {
+    loop {
+        let event = events.recv().await;
+        let Some(control) = control.upgrade() else {
+            return;
+        };
+        match event {
+            Ok(NodeEvent::Ended { id, reason, detail }) => {
+                control.record_end(&id, reason, detail).await;
+            }
+            Err(RecvError::Lagged(_)) => control.resync().await,
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+async fn maintain(control: Weak<Control>) {
+    let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(control) = control.upgrade() else {
+            return;
+        };
+        control.resync().await;
+        if let Err(error) = control.prune().await {
+            tracing::warn!(%error, "could not tidy the store");
+        }
+    }
+}

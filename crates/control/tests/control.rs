@@ -1,0 +1,643 @@
+//! What the control plane promises, over a real store and a node in memory.
+
+#[path = "support/memory_node.rs"]
+mod memory_node;
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use memory_node::MemoryNode;
+use soulbox_control::{
+    Access, Control, ControlConfig, CreateRequest, Error, IdempotencyKey, Resources, TemplateInfo,
+    Tenant,
+};
+use soulbox_runtime::{Error as NodeError, Node};
+use soulbox_store::{SandboxRow, Store};
+use soulbox_types::{EndReason, Limits, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis};
+use tempfile::TempDir;
+
+const DAY: Duration = Duration::from_hours(24);
+
+struct World {
+    folder: TempDir,
+    node: Arc<MemoryNode>,
+    control: Arc<Control>,
+    tenant: Tenant,
+    key: Secret,
+}
+
+fn config() -> ControlConfig {
+    ControlConfig {
+        seed: Secret::new("00ff"),
+        max_timeout: DAY,
+        default_limits: Limits::default(),
+        max_sandboxes_per_tenant: 3,
+        templates: vec![TemplateInfo {
+            id: "basebasebasebasebase".parse().unwrap(),
+            build_id: "01890a5d-ac96-774b-bcce-b302099a8057".into(),
+            aliases: vec!["base".into()],
+            limits: Limits::default(),
+            created_at: UnixMillis(1),
+            public: true,
+        }],
+    }
+}
+
+async fn store(folder: &Path) -> Store {
+    Store::open(&folder.join("soulbox.db")).await.unwrap()
+}
+
+async fn world() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Arc::new(MemoryNode::default());
+    let control = Control::open(config(), store(folder.path()).await, node.clone())
+        .await
+        .unwrap();
+    let key = control.ensure_default_tenant().await.unwrap().unwrap().key;
+    let tenant = control.tenant("default").unwrap();
+    World {
+        folder,
+        node,
+        control,
+        tenant,
+        key,
+    }
+}
+
+impl World {
+    async fn create(&self, request: CreateRequest) -> Result<Access, Error> {
+        self.control.create_sandbox(&self.tenant, request).await
+    }
+
+    async fn make(&self) -> SandboxId {
+        self.create(request()).await.unwrap().id
+    }
+
+    async fn row(&self, id: &SandboxId) -> SandboxRow {
+        store(self.folder.path())
+            .await
+            .sandbox(id)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    fn deadline(&self, id: &SandboxId) -> UnixMillis {
+        self.node.get(id).unwrap().spec.deadline
+    }
+
+    /// The same data folder and node, another server.
+    async fn restart(&mut self) {
+        self.control = Control::open(config(), store(self.folder.path()).await, self.node.clone())
+            .await
+            .unwrap();
+    }
+}
+
+fn request() -> CreateRequest {
+    CreateRequest {
+        template: "base".into(),
+        timeout: 300,
+        metadata: BTreeMap::new(),
+        env: BTreeMap::new(),
+        secure: true,
+        allow_internet: None,
+        resources: Resources::default(),
+        idempotency: None,
+    }
+}
+
+fn keyed(key: &str, body: &str) -> CreateRequest {
+    let key = IdempotencyKey::new(key, body.as_bytes()).unwrap();
+    CreateRequest {
+        idempotency: Some(key),
+        ..request()
+    }
+}
+
+/// Waits for what happens in another task; the bound only ends a broken test.
+async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !check().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting)
+        .await
+        .expect(what);
+}
+
+#[tokio::test]
+async fn the_first_start_makes_a_key_that_later_starts_keep() {
+    let mut world = world().await;
+    world.restart().await;
+    assert!(
+        world
+            .control
+            .ensure_default_tenant()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        world.control.authenticate(world.key.expose()).unwrap(),
+        world.tenant
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_key_is_refused_at_once_and_the_last_one_stays() {
+    let World {
+        control,
+        tenant,
+        key,
+        folder: _folder,
+        ..
+    } = world().await;
+    let second = control.create_key(&tenant, " ci ").await.unwrap();
+    assert_eq!(second.info.name, "ci");
+    assert!(control.authenticate(second.key.expose()).is_ok());
+    let first = control.list_keys(&tenant)[0].clone();
+    control.delete_key(&tenant, &first.id).await.unwrap();
+    assert!(matches!(
+        control.authenticate(key.expose()),
+        Err(Error::Unauthenticated)
+    ));
+    let last = control.delete_key(&tenant, &second.info.id).await;
+    assert!(matches!(last, Err(Error::LastKey)));
+}
+
+#[tokio::test]
+async fn the_use_of_a_key_is_remembered_across_a_restart() {
+    let mut world = world().await;
+    world.control.authenticate(world.key.expose()).unwrap();
+    world.control.drain(Duration::from_secs(1)).await;
+    world.restart().await;
+    assert!(
+        world.control.list_keys(&world.tenant)[0]
+            .last_used_at
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_secured_sandbox_gets_the_token_derived_from_its_id() {
+    let world = world().await;
+    let access = world.create(request()).await.unwrap();
+    let token = access.access_token.unwrap();
+    assert_eq!(token.expose().len(), 64);
+    let status = world.node.get(&access.id).unwrap();
+    assert_eq!(status.spec.access_token, Some(token));
+    assert_eq!(
+        status.spec.deadline,
+        status.spec.created_at.plus(Duration::from_secs(300))
+    );
+    let open = world
+        .create(CreateRequest {
+            secure: false,
+            ..request()
+        })
+        .await
+        .unwrap();
+    assert_eq!(open.access_token, None);
+}
+
+#[tokio::test]
+async fn a_failed_create_leaves_no_place_taken_and_says_why_in_its_row() {
+    let world = world().await;
+    for _ in 0..5 {
+        let what = "memory".to_owned();
+        world.node.fail_next(NodeError::NoCapacity {
+            what,
+            retry_after: Duration::from_secs(1),
+        });
+        let failed = world.create(request()).await;
+        assert!(matches!(
+            failed,
+            Err(Error::Node(NodeError::NoCapacity { .. }))
+        ));
+    }
+    assert!(world.control.list(&world.tenant).is_empty());
+    world.make().await;
+}
+
+#[tokio::test]
+async fn the_limit_of_a_tenant_counts_what_is_live() {
+    let world = world().await;
+    let first = world.make().await;
+    world.make().await;
+    world.make().await;
+    assert!(matches!(
+        world.create(request()).await,
+        Err(Error::TooManySandboxes(3))
+    ));
+    world.control.kill(&world.tenant, &first).await.unwrap();
+    world.make().await;
+}
+
+#[tokio::test]
+async fn another_tenant_sees_nothing() {
+    let world = world().await;
+    let id = world.make().await;
+    let stranger = Tenant {
+        id: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+        ..world.tenant.clone()
+    };
+    let (control, missing) = (&world.control, |result: Result<(), Error>| {
+        matches!(result, Err(Error::SandboxNotFound { end: None, .. }))
+    });
+    assert!(control.list(&stranger).is_empty());
+    assert!(missing(control.get(&stranger, &id).await.map(drop)));
+    assert!(missing(control.kill(&stranger, &id).await));
+    assert!(missing(control.set_timeout(&stranger, &id, 0).await));
+    assert!(missing(control.connect(&stranger, &id, 10).await.map(drop)));
+    assert!(missing(control.refresh(&stranger, &id, 10).await));
+    assert!(missing(control.metrics(&stranger, &id).await.map(drop)));
+    assert!(missing(control.logs(&stranger, &id).await.map(drop)));
+    world.control.kill(&world.tenant, &id).await.unwrap();
+    assert!(
+        missing(control.get(&stranger, &id).await.map(drop)),
+        "not even its end"
+    );
+}
+
+#[tokio::test]
+async fn a_killed_sandbox_is_gone_and_its_owner_learns_why() {
+    let world = world().await;
+    let id = world.make().await;
+    world.control.kill(&world.tenant, &id).await.unwrap();
+    assert!(world.node.get(&id).is_none());
+    assert!(world.control.list(&world.tenant).is_empty());
+    let again = world.control.kill(&world.tenant, &id).await.unwrap_err();
+    assert!(again.to_string().contains("killed"), "{again}");
+    assert_eq!(world.row(&id).await.end.unwrap().reason, EndReason::Killed);
+}
+
+#[tokio::test]
+async fn of_two_kills_at_once_one_succeeds_and_the_other_waits_for_it() {
+    let world = world().await;
+    let id = world.make().await;
+    let held = world
+        .node
+        .destroying
+        .acquire_many(u32::MAX >> 4)
+        .await
+        .unwrap();
+    world.node.destroying.forget_permits(usize::MAX >> 3);
+    let kill = || {
+        let (control, tenant, id) = (world.control.clone(), world.tenant.clone(), id.clone());
+        tokio::spawn(async move { control.kill(&tenant, &id).await })
+    };
+    let (first, second) = (kill(), kill());
+    eventually("the kill begins", async || {
+        world.control.list(&world.tenant).is_empty()
+    })
+    .await;
+    let connect = world.control.connect(&world.tenant, &id, 10).await;
+    assert!(matches!(connect, Err(Error::SandboxEnding { .. })));
+    assert!(!first.is_finished() && !second.is_finished());
+    drop(held);
+    let results = [first.await.unwrap(), second.await.unwrap()];
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    assert!(
+        results
+            .iter()
+            .any(|r| matches!(r, Err(Error::SandboxNotFound { .. })))
+    );
+}
+
+#[tokio::test]
+async fn a_kill_that_the_node_refuses_can_be_tried_again() {
+    let world = world().await;
+    let id = world.make().await;
+    world
+        .node
+        .fail_next(NodeError::io("disk", std::io::Error::other("gone")));
+    assert!(world.control.kill(&world.tenant, &id).await.is_err());
+    assert!(world.control.get(&world.tenant, &id).await.is_ok());
+    world.control.kill(&world.tenant, &id).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_ends_on_its_own_is_recorded_with_its_reason() {
+    let world = world().await;
+    let id = world.make().await;
+    world.node.end(&id, EndReason::Died, "envd: signal 9");
+    eventually("the end is written", async || {
+        world.row(&id).await.end.is_some()
+    })
+    .await;
+    let error = world
+        .control
+        .get(&world.tenant, &id)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("died: envd: signal 9"), "{error}");
+}
+
+#[tokio::test]
+async fn a_sandbox_past_its_deadline_is_not_shown() {
+    let world = world().await;
+    let id = world.make().await;
+    world.node.set_deadline(&id, UnixMillis(1)).await.unwrap();
+    assert!(world.control.list(&world.tenant).is_empty());
+    assert!(world.control.get(&world.tenant, &id).await.is_err());
+}
+
+#[tokio::test]
+async fn connect_only_ever_extends() {
+    let world = world().await;
+    let id = world.make().await;
+    let before = world.deadline(&id);
+    world.control.connect(&world.tenant, &id, 10).await.unwrap();
+    assert_eq!(world.deadline(&id), before);
+    world.control.connect(&world.tenant, &id, -1).await.unwrap();
+    assert_eq!(world.deadline(&id), before);
+    world
+        .control
+        .connect(&world.tenant, &id, 600)
+        .await
+        .unwrap();
+    assert!(world.deadline(&id) > before);
+    let too_long = world
+        .control
+        .connect(&world.tenant, &"nope".parse().unwrap(), 86_401)
+        .await;
+    assert!(
+        matches!(too_long, Err(Error::Invalid(_))),
+        "checked before existence"
+    );
+}
+
+#[tokio::test]
+async fn set_timeout_moves_the_end_both_ways_but_not_past_the_longest_life() {
+    let world = world().await;
+    let id = world.make().await;
+    let before = world.deadline(&id);
+    world
+        .control
+        .set_timeout(&world.tenant, &id, 10)
+        .await
+        .unwrap();
+    assert!(world.deadline(&id) < before);
+    world
+        .control
+        .set_timeout(&world.tenant, &id, i64::MAX)
+        .await
+        .unwrap();
+    let created = world.node.get(&id).unwrap().spec.created_at;
+    assert_eq!(world.deadline(&id), created.plus(DAY));
+    world.node.set_created_at(&id, UnixMillis(0));
+    let exceeded = world
+        .control
+        .set_timeout(&world.tenant, &id, 10)
+        .await
+        .unwrap_err();
+    assert_eq!(exceeded.to_string(), "Max instance length exceeded");
+}
+
+#[tokio::test]
+async fn a_timeout_of_zero_or_less_ends_it_at_once() {
+    let world = world().await;
+    for seconds in [0, -5, i64::MIN] {
+        let id = world.make().await;
+        world
+            .control
+            .set_timeout(&world.tenant, &id, seconds)
+            .await
+            .unwrap();
+        assert!(world.node.get(&id).is_none());
+        assert_eq!(world.row(&id).await.end.unwrap().reason, EndReason::Expired);
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_extends_by_at_least_15_seconds_and_at_most_an_hour() {
+    let world = world().await;
+    let id = world
+        .create(CreateRequest {
+            timeout: 1,
+            ..request()
+        })
+        .await
+        .unwrap()
+        .id;
+    let now = UnixMillis::now();
+    world.control.refresh(&world.tenant, &id, 0).await.unwrap();
+    assert!(world.deadline(&id) >= now.plus(Duration::from_secs(15)));
+    for bad in [-1, 3601] {
+        assert!(
+            world
+                .control
+                .refresh(&world.tenant, &id, bad)
+                .await
+                .is_err()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_create_whose_client_went_away_is_finished() {
+    let world = world().await;
+    let held = world.node.creating.write().await;
+    let (control, tenant) = (world.control.clone(), world.tenant.clone());
+    let client =
+        tokio::spawn(async move { control.create_sandbox(&tenant, keyed("k", "x")).await });
+    eventually("the node is asked", async || {
+        world.node.creates.load(Ordering::Relaxed) == 1
+    })
+    .await;
+    client.abort();
+    let early = world.create(keyed("k", "x")).await;
+    assert!(matches!(early, Err(Error::IdempotencyInProgress)));
+    drop(held);
+    eventually("it runs", async || {
+        world.control.list(&world.tenant).len() == 1
+    })
+    .await;
+    let access = world.create(keyed("k", "x")).await.unwrap();
+    assert_eq!(access.id, world.control.list(&world.tenant)[0].spec.id);
+    assert_eq!(world.node.creates.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn one_idempotency_key_makes_one_sandbox_even_at_the_limit() {
+    let world = world().await;
+    let first = world.create(keyed("k", "x")).await.unwrap();
+    world.make().await;
+    world.make().await;
+    let again = world.create(keyed("k", "x")).await.unwrap();
+    assert_eq!(
+        (again.id, again.access_token),
+        (first.id, first.access_token)
+    );
+    let other = world.create(keyed("k", "y")).await;
+    assert!(matches!(other, Err(Error::IdempotencyMismatch)));
+}
+
+#[tokio::test]
+async fn the_key_of_a_failed_create_can_be_used_again() {
+    let world = world().await;
+    world.node.fail_next(NodeError::Start {
+        step: "mount".into(),
+        message: "no".into(),
+    });
+    assert!(world.create(keyed("k", "x")).await.is_err());
+    world.create(keyed("k", "x")).await.unwrap();
+}
+
+#[test]
+fn idempotency_keys_have_a_shape() {
+    for bad in ["", "A", "a_b", "é", &"a".repeat(256)] {
+        assert!(IdempotencyKey::new(bad, b"").is_err(), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_runs_and_marks_what_is_lost() {
+    let mut world = world().await;
+    let (kept, lost) = (world.make().await, world.make().await);
+    world.node.forget(&lost);
+    world.restart().await;
+    let ids: Vec<_> = world
+        .control
+        .list(&world.tenant)
+        .into_iter()
+        .map(|status| status.spec.id)
+        .collect();
+    assert_eq!(ids, [kept]);
+    assert_eq!(world.row(&lost).await.end.unwrap().reason, EndReason::Lost);
+}
+
+fn stray(tenant: TenantId) -> SandboxSpec {
+    SandboxSpec {
+        id: SandboxId::random(),
+        tenant,
+        template: "basebasebasebasebase".parse().unwrap(),
+        alias: None,
+        limits: Limits::default(),
+        env: BTreeMap::new(),
+        metadata: BTreeMap::new(),
+        network: soulbox_types::NetworkPolicy::default(),
+        access_token: None,
+        node_token: Secret::random(),
+        created_at: UnixMillis::now(),
+        deadline: UnixMillis::now().plus(DAY),
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_without_a_row_is_recorded_for_a_known_tenant_and_destroyed_otherwise() {
+    let mut world = world().await;
+    let known = stray(world.tenant.id.clone());
+    let unknown = stray("01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap());
+    world.node.add(known.clone());
+    world.node.add(unknown.clone());
+    world.restart().await;
+    assert!(world.control.get(&world.tenant, &known.id).await.is_ok());
+    assert!(world.row(&known.id).await.end.is_none());
+    assert!(world.node.get(&unknown.id).is_none());
+}
+
+#[tokio::test]
+async fn after_a_crash_during_create_the_outcome_is_found_or_honestly_unknown() {
+    let mut world = world().await;
+    let store = store(world.folder.path()).await;
+    for (key, runs) in [("here", true), ("gone", false)] {
+        let spec = stray(world.tenant.id.clone());
+        let row = SandboxRow {
+            id: spec.id.clone(),
+            tenant: spec.tenant.clone(),
+            template: spec.template.clone(),
+            metadata: BTreeMap::new(),
+            created_at: spec.created_at,
+            end: None,
+        };
+        let record = soulbox_store::IdempotencyRecord {
+            tenant: world.tenant.id.clone(),
+            key: key.into(),
+            // sha256 of "x"
+            fingerprint: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
+        };
+        store
+            .insert_sandbox_once(&row, &record, UnixMillis(0))
+            .await
+            .unwrap();
+        if runs {
+            world.node.add(spec);
+        }
+    }
+    world.restart().await;
+    assert!(world.create(keyed("here", "x")).await.is_ok());
+    let unknown = world.create(keyed("gone", "x")).await;
+    assert!(matches!(unknown, Err(Error::IdempotencyOutcomeUnknown)));
+    assert_eq!(world.node.creates.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn names_that_mean_no_template_are_told_apart() {
+    let world = world().await;
+    let with = |template: &str| CreateRequest {
+        template: template.into(),
+        ..request()
+    };
+    for (name, message) in [
+        ("nope", "template 'nope' not found"),
+        ("default/base", "template 'default/base' not found"),
+        ("base:v2", "tag 'v2' does not exist for template 'base'"),
+        (
+            "a b",
+            "Invalid template reference: names consist of a-z, 0-9, - and _",
+        ),
+    ] {
+        assert_eq!(
+            world.create(with(name)).await.unwrap_err().to_string(),
+            message
+        );
+    }
+    for name in ["Base", "base:default", "basebasebasebasebase"] {
+        world.create(with(name)).await.unwrap();
+    }
+    assert_eq!(world.control.templates()[0].spawn_count, 3);
+}
+
+#[tokio::test]
+async fn absurd_maps_are_refused_before_anything_is_made() {
+    let world = world().await;
+    let map = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let huge = "x".repeat(65 * 1024);
+    for bad in [
+        CreateRequest {
+            metadata: map("k", &huge),
+            ..request()
+        },
+        CreateRequest {
+            env: map("k", &huge),
+            ..request()
+        },
+        CreateRequest {
+            env: map("", "v"),
+            ..request()
+        },
+        CreateRequest {
+            env: map("a=b", "v"),
+            ..request()
+        },
+        CreateRequest {
+            env: map("a\0", "v"),
+            ..request()
+        },
+        CreateRequest {
+            env: map("a", "v\0"),
+            ..request()
+        },
+    ] {
+        assert!(matches!(world.create(bad).await, Err(Error::Invalid(_))));
+    }
+    assert_eq!(world.node.creates.load(Ordering::Relaxed), 0);
+}

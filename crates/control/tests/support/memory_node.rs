@@ -1,0 +1,196 @@
+//! A node whose sandboxes exist only in memory: enough to see what the control plane does with one.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use soulbox_runtime::{
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Result, SandboxStatus, Stats,
+};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use tokio::sync::{RwLock, broadcast};
+
+#[derive(Debug)]
+pub(crate) struct MemoryNode {
+    sandboxes: std::sync::Mutex<HashMap<SandboxId, Memory>>,
+    failure: std::sync::Mutex<Option<Error>>,
+    events: broadcast::Sender<NodeEvent>,
+    /// A test that holds it for writing holds up every create.
+    pub(crate) creating: RwLock<()>,
+    pub(crate) destroying: RwLock<()>,
+    pub(crate) creates: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Memory {
+    status: SandboxStatus,
+    metrics: Vec<MetricSample>,
+    logs: Vec<LogEntry>,
+}
+
+impl Default for MemoryNode {
+    fn default() -> Self {
+        Self {
+            sandboxes: std::sync::Mutex::default(),
+            failure: std::sync::Mutex::default(),
+            events: broadcast::channel(16).0,
+            creating: RwLock::default(),
+            destroying: RwLock::default(),
+            creates: AtomicUsize::new(0),
+        }
+    }
+}
+
+#[allow(dead_code, reason = "each test crate uses a part of it")]
+impl MemoryNode {
+    pub(crate) fn fail_next(&self, error: Error) {
+        *self.failure.lock().unwrap() = Some(error);
+    }
+
+    /// Ends it as if on its own.
+    pub(crate) fn end(&self, id: &SandboxId, reason: EndReason, detail: &str) {
+        self.sandboxes.lock().unwrap().remove(id);
+        let event = NodeEvent::Ended {
+            id: id.clone(),
+            reason,
+            detail: detail.into(),
+        };
+        drop(self.events.send(event));
+    }
+
+    pub(crate) fn add(&self, spec: SandboxSpec) {
+        let status = SandboxStatus {
+            spec,
+            state: SandboxState::Running,
+            tier: Tier::Jail,
+        };
+        let id = status.spec.id.clone();
+        let memory = Memory {
+            status,
+            metrics: Vec::new(),
+            logs: Vec::new(),
+        };
+        self.sandboxes.lock().unwrap().insert(id, memory);
+    }
+
+    pub(crate) fn forget(&self, id: &SandboxId) {
+        self.sandboxes.lock().unwrap().remove(id);
+    }
+
+    pub(crate) fn sample(&self, id: &SandboxId, sample: MetricSample) {
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .get_mut(id)
+            .unwrap()
+            .metrics
+            .push(sample);
+    }
+
+    pub(crate) fn log(&self, id: &SandboxId, entry: LogEntry) {
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .get_mut(id)
+            .unwrap()
+            .logs
+            .push(entry);
+    }
+
+    /// Moves the creation into the past, for order and for limits of age.
+    pub(crate) fn set_created_at(&self, id: &SandboxId, at: UnixMillis) {
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .get_mut(id)
+            .unwrap()
+            .status
+            .spec
+            .created_at = at;
+    }
+}
+
+#[async_trait]
+impl Node for MemoryNode {
+    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
+        self.creates.fetch_add(1, Ordering::Relaxed);
+        let _held = self.creating.read().await;
+        if let Some(error) = self.failure.lock().unwrap().take() {
+            return Err(error);
+        }
+        let id = spec.id.clone();
+        self.add(spec);
+        self.get(&id).ok_or(Error::SandboxNotFound(id))
+    }
+
+    async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
+        let _held = self.destroying.read().await;
+        if let Some(error) = self.failure.lock().unwrap().take() {
+            return Err(error);
+        }
+        let known = self.sandboxes.lock().unwrap().contains_key(id);
+        if known {
+            self.end(id, reason, "");
+        }
+        Ok(())
+    }
+
+    async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        let memory = sandboxes
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        memory.status.spec.deadline = deadline;
+        Ok(())
+    }
+
+    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .get(id)
+            .map(|memory| memory.status.clone())
+    }
+
+    fn list(&self) -> Vec<SandboxStatus> {
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .values()
+            .map(|memory| memory.status.clone())
+            .collect()
+    }
+
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
+        Err(Error::PortClosed {
+            id: id.clone(),
+            port,
+        })
+    }
+
+    async fn stats(&self, _: &SandboxId) -> Result<Stats> {
+        Ok(Stats::default())
+    }
+
+    fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .get(id)
+            .map_or(Vec::new(), |memory| memory.metrics.clone())
+    }
+
+    async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
+        let sandboxes = self.sandboxes.lock().unwrap();
+        let memory = sandboxes
+            .get(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        Ok(memory.logs.clone())
+    }
+
+    fn events(&self) -> broadcast::Receiver<NodeEvent> {
+        self.events.subscribe()
+    }
+}

@@ -1,0 +1,23 @@
+use std::{io, path::PathBuf};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("could not open the database file {}", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the database could not be brought up to date")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    #[error("the database refused a statement")]
+    Database(#[from] sqlx::Error),
+    /// A row holds what this version never writes.
+    #[error("table {table} holds a bad {column}")]
+    Corrupt {
+        table: &'static str,
+        column: &'static str,
+    },
+}

@@ -1,0 +1,25 @@
+//! Migrations, in the order of their numbers. A released one never changes: add another.
+
+use std::borrow::Cow;
+
+use sqlx::{
+    SqlSafeStr,
+    migrate::{Migration, MigrationType, Migrator},
+};
+
+const MIGRATIONS: &[(i64, &str, &str)] =
+    &[(1, "start", include_str!("../migrations/0001_start.sql"))];
+
+pub(crate) fn migrator() -> Migrator {
+    let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
+        let kind = MigrationType::Simple;
+        Migration::new(
+            version,
+            Cow::Borrowed(name),
+            kind,
+            sql.into_sql_str(),
+            false,
+        )
+    });
+    Migrator::with_migrations(migrations.collect())
+}

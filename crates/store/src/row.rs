@@ -1,0 +1,46 @@
+//! Between columns and types: what comes back is checked, because the file may be older or edited.
+
+use std::str::FromStr;
+
+use soulbox_types::UnixMillis;
+use sqlx::{Row, sqlite::SqliteRow};
+
+use crate::{Error, Result};
+
+pub(crate) fn text(row: &SqliteRow, column: &str) -> Result<String> {
+    Ok(row.try_get(column)?)
+}
+
+pub(crate) fn optional_text(row: &SqliteRow, column: &str) -> Result<Option<String>> {
+    Ok(row.try_get(column)?)
+}
+
+pub(crate) fn parsed<T: FromStr>(
+    row: &SqliteRow,
+    table: &'static str,
+    column: &'static str,
+) -> Result<T> {
+    text(row, column)?
+        .parse()
+        .map_err(|_| Error::Corrupt { table, column })
+}
+
+pub(crate) fn number(row: &SqliteRow, column: &str) -> Result<i64> {
+    Ok(row.try_get(column)?)
+}
+
+pub(crate) fn time(row: &SqliteRow, column: &str) -> Result<UnixMillis> {
+    Ok(from_column(number(row, column)?))
+}
+
+pub(crate) fn optional_time(row: &SqliteRow, column: &str) -> Result<Option<UnixMillis>> {
+    Ok(row.try_get::<Option<i64>, _>(column)?.map(from_column))
+}
+
+pub(crate) fn column(time: UnixMillis) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+fn from_column(value: i64) -> UnixMillis {
+    UnixMillis(u64::try_from(value).unwrap_or_default())
+}

@@ -1,0 +1,55 @@
+use soulbox_types::{TenantId, UnixMillis};
+use sqlx::sqlite::SqliteRow;
+
+use crate::{KeyRow, Result, Store, row};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantRow {
+    pub id: TenantId,
+    pub slug: String,
+    pub name: String,
+    pub created_at: UnixMillis,
+}
+
+impl Store {
+    pub async fn tenants(&self) -> Result<Vec<TenantRow>> {
+        sqlx::query("SELECT id, slug, name, created_at FROM tenants ORDER BY created_at, id")
+            .fetch_all(&self.pool)
+            .await?
+            .iter()
+            .map(from_row)
+            .collect()
+    }
+
+    /// Both or neither: a tenant without a key could not be reached by anybody.
+    /// `false` when the slug is taken, and nothing was written.
+    pub async fn insert_tenant_with_key(&self, tenant: &TenantRow, key: &KeyRow) -> Result<bool> {
+        let mut transaction = self.pool.begin().await?;
+        let inserted = sqlx::query(
+            "INSERT INTO tenants (id, slug, name, created_at) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (slug) DO NOTHING",
+        )
+        .bind(tenant.id.as_str())
+        .bind(&tenant.slug)
+        .bind(&tenant.name)
+        .bind(row::column(tenant.created_at))
+        .execute(&mut *transaction)
+        .await?
+        .rows_affected();
+        if inserted == 0 {
+            return Ok(false);
+        }
+        key.insert(&mut transaction).await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+}
+
+fn from_row(row: &SqliteRow) -> Result<TenantRow> {
+    Ok(TenantRow {
+        id: row::parsed(row, "tenants", "id")?,
+        slug: row::text(row, "slug")?,
+        name: row::text(row, "name")?,
+        created_at: row::time(row, "created_at")?,
+    })
+}

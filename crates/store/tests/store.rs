@@ -1,0 +1,276 @@
+//! The tables, in a real file.
+
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
+
+use soulbox_store::{
+    EndRow, IdempotencyRecord, KeyRow, SandboxRow, Started, Store, TemplateUse, TenantRow,
+};
+use soulbox_types::{EndReason, SandboxId, TenantId, UnixMillis};
+
+const TENANT: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn tenant_id() -> TenantId {
+    TENANT.parse().unwrap()
+}
+
+fn tenant() -> TenantRow {
+    TenantRow {
+        id: tenant_id(),
+        slug: "default".into(),
+        name: "default".into(),
+        created_at: UnixMillis(1),
+    }
+}
+
+fn key(id: &str) -> KeyRow {
+    KeyRow {
+        id: id.into(),
+        tenant: tenant_id(),
+        name: "first".into(),
+        hash: format!("$sha256${id}"),
+        mask_prefix: "ab".into(),
+        mask_suffix: "cdef".into(),
+        value_length: 40,
+        created_at: UnixMillis(2),
+        last_used_at: None,
+    }
+}
+
+fn sandbox(id: &str, created_at: u64) -> SandboxRow {
+    SandboxRow {
+        id: id.parse().unwrap(),
+        tenant: tenant_id(),
+        template: "base".parse().unwrap(),
+        metadata: BTreeMap::from([("ключ 🗝".to_owned(), "v\0".to_owned())]),
+        created_at: UnixMillis(created_at),
+        end: None,
+    }
+}
+
+fn end(at: u64, reason: EndReason) -> EndRow {
+    EndRow {
+        at: UnixMillis(at),
+        reason,
+        detail: String::new(),
+    }
+}
+
+fn id(text: &str) -> SandboxId {
+    text.parse().unwrap()
+}
+
+async fn open(folder: &Path) -> Store {
+    let store = Store::open(&folder.join("soulbox.db")).await.unwrap();
+    store
+        .insert_tenant_with_key(&tenant(), &key("k1"))
+        .await
+        .unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_second_start_finds_what_the_first_one_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    store.insert_sandbox(&sandbox("i1", 10)).await.unwrap();
+    store.close().await;
+
+    let store = Store::open(&folder.path().join("soulbox.db"))
+        .await
+        .unwrap();
+    assert_eq!(store.tenants().await.unwrap(), [tenant()]);
+    assert_eq!(store.keys().await.unwrap(), [key("k1")]);
+    assert_eq!(store.live_sandboxes().await.unwrap(), [sandbox("i1", 10)]);
+}
+
+#[tokio::test]
+async fn the_database_is_readable_by_its_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    for name in ["soulbox.db", "soulbox.db-wal"] {
+        let mode = std::fs::metadata(folder.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("soulbox.db");
+    std::fs::write(
+        &path,
+        "not a database, but long enough to look at: ".repeat(50),
+    )
+    .unwrap();
+    assert!(Store::open(&path).await.is_err());
+}
+
+#[tokio::test]
+async fn a_taken_slug_writes_neither_tenant_nor_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    assert!(
+        !store
+            .insert_tenant_with_key(&tenant(), &key("k2"))
+            .await
+            .unwrap()
+    );
+    assert_eq!(store.keys().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn keys_can_be_renamed_touched_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    store.rename_key("k1", "ci").await.unwrap();
+    store.touch_key("k1", UnixMillis(99)).await.unwrap();
+    let expected = KeyRow {
+        name: "ci".into(),
+        last_used_at: Some(UnixMillis(99)),
+        ..key("k1")
+    };
+    assert_eq!(store.keys().await.unwrap(), [expected]);
+    store.delete_key("k1").await.unwrap();
+    assert_eq!(store.keys().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn only_the_first_end_of_a_sandbox_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    store.insert_sandbox(&sandbox("i1", 10)).await.unwrap();
+    store
+        .end_sandbox(&id("i1"), &end(20, EndReason::Expired))
+        .await
+        .unwrap();
+    store
+        .end_sandbox(&id("i1"), &end(30, EndReason::Killed))
+        .await
+        .unwrap();
+    let row = store.sandbox(&id("i1")).await.unwrap().unwrap();
+    assert_eq!(row.end, Some(end(20, EndReason::Expired)));
+    assert_eq!(store.live_sandboxes().await.unwrap(), []);
+    assert_eq!(store.sandbox(&id("i2")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn pruned_sandboxes_still_count_as_use_of_their_template() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    for (name, created) in [("i1", 10), ("i2", 50), ("i3", 30)] {
+        store.insert_sandbox(&sandbox(name, created)).await.unwrap();
+    }
+    store
+        .end_sandbox(&id("i1"), &end(60, EndReason::Killed))
+        .await
+        .unwrap();
+    store
+        .end_sandbox(&id("i2"), &end(70, EndReason::Killed))
+        .await
+        .unwrap();
+    let before = store.template_use().await.unwrap();
+    assert_eq!(store.prune_sandboxes(UnixMillis(65)).await.unwrap(), 1);
+    assert_eq!(store.prune_sandboxes(UnixMillis(75)).await.unwrap(), 1);
+    assert_eq!(store.template_use().await.unwrap(), before);
+    let expected = TemplateUse {
+        template: "base".parse().unwrap(),
+        spawned: 3,
+        last_spawned_at: UnixMillis(50),
+    };
+    assert_eq!(before, [expected]);
+    assert_eq!(store.live_sandboxes().await.unwrap(), [sandbox("i3", 30)]);
+}
+
+fn record() -> IdempotencyRecord {
+    IdempotencyRecord {
+        tenant: tenant_id(),
+        key: "k".into(),
+        fingerprint: "f".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_writes_nothing_and_gets_the_first_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let start = |name, at| {
+        let (store, row) = (store.clone(), sandbox(name, at));
+        async move {
+            store
+                .insert_sandbox_once(&row, &record(), UnixMillis(5))
+                .await
+                .unwrap()
+        }
+    };
+    assert_eq!(start("i1", 10).await, Started::First);
+    let Started::Repeated(row) = start("i2", 11).await else {
+        panic!("first again")
+    };
+    assert_eq!((row.sandbox, row.response), (id("i1"), None));
+    assert_eq!(store.open_idempotency().await.unwrap(), [id("i1")]);
+
+    store.complete_idempotency(&id("i1"), "{}").await.unwrap();
+    let found = store
+        .find_idempotency(&record(), UnixMillis(5))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.response.as_deref(), Some("{}"));
+    assert_eq!(
+        store
+            .find_idempotency(&record(), UnixMillis(11))
+            .await
+            .unwrap(),
+        None
+    );
+    let Started::Repeated(row) = start("i2", 12).await else {
+        panic!("first again")
+    };
+    assert_eq!((row.sandbox, row.response), (id("i1"), Some("{}".into())));
+    assert_eq!(store.live_sandboxes().await.unwrap().len(), 1);
+
+    store.forget_idempotency(&id("i1")).await.unwrap();
+    assert_eq!(start("i3", 13).await, Started::First);
+}
+
+#[tokio::test]
+async fn an_old_idempotency_key_can_be_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let first = store
+        .insert_sandbox_once(&sandbox("i1", 10), &record(), UnixMillis(0))
+        .await;
+    assert_eq!(first.unwrap(), Started::First);
+    let again = store
+        .insert_sandbox_once(&sandbox("i2", 20), &record(), UnixMillis(11))
+        .await;
+    assert_eq!(again.unwrap(), Started::First);
+    assert_eq!(store.prune_idempotency(UnixMillis(21)).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_requests_with_one_key_exactly_one_is_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let tasks = (0..16).map(|n| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let row = sandbox(&format!("i{n}"), 10);
+            store
+                .insert_sandbox_once(&row, &record(), UnixMillis(0))
+                .await
+                .unwrap()
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let mut first = 0;
+    for task in tasks {
+        first += usize::from(task.await.unwrap() == Started::First);
+    }
+    assert_eq!(first, 1);
+    assert_eq!(store.live_sandboxes().await.unwrap().len(), 1);
+}
