@@ -67,9 +67,10 @@ pub(crate) fn forbid(spec: &InitSpec) -> Result<(), Failure> {
             }
         }
     }
-    let program = decode_hex(&spec.seccomp).at("seccomp")?;
     // Needs CAP_SYS_ADMIN, so it comes before that is gone.
-    seccomp::load(&program).at("seccomp")?;
+    for program in &spec.seccomp {
+        seccomp::load(&decode_hex(program).at("seccomp")?).at("seccomp")?;
+    }
     let sets = CapabilitySets {
         effective: kept,
         permitted: kept,

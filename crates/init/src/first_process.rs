@@ -48,7 +48,11 @@ fn prepare(spec: &InitSpec, envd: &File, user_namespace: &OwnedFd) -> Result<Inf
     let step = "descriptors";
     let envd = out_of_the_way(envd).at(step)?;
     let ready = out_of_the_way(std::io::stdout()).at(step)?;
-    let null = File::options().read(true).write(true).open("/dev/null").at(step)?;
+    let null = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .at(step)?;
     let null = out_of_the_way(null).at(step)?;
     exec::close_on_exec_from(3).at(step)?;
     exec::place_at(config.as_fd(), CONFIG_FD).at(step)?;

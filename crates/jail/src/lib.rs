@@ -1,1 +1,26 @@
 //! The jail tier: namespaces, idmapped overlays, seccomp and cgroups.
+//!
+//! `docs/jail.md` tells what is built and why; `soulbox-init` (crate `init`) does the building.
+//!
+//! # Layout
+//! - [`Jail`]: the tier as the node sees it
+//! - `config`, `instance`: settings, and what marks everything that this server makes
+//! - `disk`: empty ext4 images and quick copies of them
+//! - `policy`: seccomp, capabilities and hidden paths, from the data files
+//! - `launch`: starting `soulbox-init` and hearing from it
+//! - `process`: the first process of a sandbox, found and watched without races
+//! - `record`: what is needed to find it again after a restart
+
+mod config;
+mod disk;
+mod instance;
+mod jail;
+mod launch;
+mod policy;
+mod process;
+mod record;
+mod sandbox;
+
+pub use config::JailConfig;
+pub use instance::Instance;
+pub use jail::Jail;

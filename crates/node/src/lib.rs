@@ -1,1 +1,29 @@
-//! A machine that runs sandboxes: state folders, deadlines, adoption, metrics.
+//! A machine that runs sandboxes: state folders, deadlines, adoption, metrics, logs.
+//!
+//! ```text
+//!            create              destroy, deadline, death
+//!  (nothing) ──────► Creating ──► Running ──────────────► Destroying ──► (nothing)
+//!                        └── failed ─────────────────────────┘
+//! ```
+//!
+//! One supervisor task per sandbox drives it from Running on; `create` and `destroy` run in tasks
+//! of their own, so that a caller who goes away leaves nothing half-done. What is on disk
+//! ([`folder`]) is always enough to continue after a SIGKILL.
+//!
+//! # Layout
+//! - `folder`: the state folder of one sandbox
+//! - `entry`: one sandbox in memory
+//! - `local`: [`LocalNode`], the node of this process
+//! - `adopt`: finding what survived
+//! - `supervise`: deadline and death
+//! - `metrics`, `logs`: what users ask about it
+
+mod adopt;
+mod entry;
+mod folder;
+mod local;
+mod logs;
+mod metrics;
+mod supervise;
+
+pub use local::{LocalNode, NodeConfig};

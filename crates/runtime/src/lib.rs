@@ -10,4 +10,4 @@ mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{LogEntry, LogLevel, MetricSample, Node, NodeEvent, SandboxStatus};
-pub use runtime::{Adopted, ByteStream, DynStream, Exit, Running, Runtime, Stats};
+pub use runtime::{Adopted, ByteStream, DynStream, Exit, Running, Runtime, Started, Stats};

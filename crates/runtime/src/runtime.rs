@@ -51,6 +51,9 @@ pub struct Stats {
     pub oom_kills: u64,
 }
 
+/// Called once, as soon as there is something to find again.
+pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
+
 /// One isolation tier. Every method is safe to call again after a crash of the caller.
 #[async_trait]
 pub trait Runtime: Send + Sync + fmt::Debug {
@@ -59,11 +62,7 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        started: &(dyn Fn(&Running) -> Result<()> + Send + Sync),
-    ) -> Result<()>;
+    async fn create(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<()>;
 
     /// Finds a sandbox that an earlier run of the node made.
     async fn adopt(&self, spec: &SandboxSpec, running: &Running) -> Result<Adopted>;

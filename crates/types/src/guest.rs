@@ -60,8 +60,8 @@ pub struct InitSpec {
     /// An empty directory: where the new root is put together, seen by nobody else.
     pub staging: PathBuf,
     pub shm_bytes: u64,
-    /// The seccomp program, hex.
-    pub seccomp: String,
+    /// Seccomp programs in hex, loaded in this order; the strictest answer counts.
+    pub seccomp: Vec<String>,
     /// Numbers of the capabilities that stay in the bounding set.
     pub capabilities: Vec<u8>,
     /// Paths below `/proc` and `/sys` that are hidden.

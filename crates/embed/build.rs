@@ -1,0 +1,101 @@
+//! Builds the guest programs as static binaries, so that `cargo build` on a fresh clone is enough.
+//!
+//! They need flags of their own (static, small), which cargo cannot give to single crates of one
+//! build: hence a second cargo with its own target folder. `SOULBOX_GUEST_DIR` names a folder with
+//! ready programs instead; `SOULBOX_GUEST_PROFILE=dev` builds them faster and larger.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const PROGRAMS: [&str; 3] = ["soulbox-envd", "soulbox-init", "soulbox-sudo"];
+const SOURCES: [&str; 5] = ["envd", "init", "sudo", "sys", "types"];
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=SOULBOX_GUEST_DIR");
+    println!("cargo::rerun-if-env-changed=SOULBOX_GUEST_PROFILE");
+    let directory = env::var_os("SOULBOX_GUEST_DIR").map_or_else(build, PathBuf::from);
+    for program in PROGRAMS {
+        let path = directory.join(program);
+        assert!(
+            path.is_file(),
+            "the guest program {} was not built",
+            path.display()
+        );
+        let variable = program.to_uppercase().replace('-', "_");
+        println!("cargo::rustc-env={variable}={}", path.display());
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+}
+
+fn build() -> PathBuf {
+    let workspace = Path::new(&required("CARGO_MANIFEST_DIR")).join("../..");
+    for name in SOURCES {
+        println!(
+            "cargo::rerun-if-changed={}",
+            workspace.join("crates").join(name).display()
+        );
+    }
+    println!(
+        "cargo::rerun-if-changed={}",
+        workspace.join("Cargo.lock").display()
+    );
+
+    // OUT_DIR is <target>/<profile>/build/<package>/out: one guest folder serves every profile.
+    let out = PathBuf::from(required("OUT_DIR"));
+    let target_folder = out
+        .ancestors()
+        .nth(4)
+        .expect("a target folder")
+        .join("guest");
+    let triple = required("TARGET");
+    let profile = env::var("SOULBOX_GUEST_PROFILE").unwrap_or_else(|_| "guest".to_owned());
+
+    let mut cargo = Command::new(required("CARGO"));
+    cargo
+        .current_dir(&workspace)
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            &profile,
+            "--target",
+            &triple,
+        ])
+        .arg("--target-dir")
+        .arg(&target_folder)
+        // Position-dependent code is smaller and needs no relocation at start.
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            "-Ctarget-feature=+crt-static\u{1f}-Crelocation-model=static",
+        );
+    // What the outer cargo (or clippy) set for itself must not reach the inner one.
+    for variable in [
+        "RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CLIPPY_ARGS",
+        "CARGO_TARGET_DIR",
+        "CARGO_BUILD_TARGET",
+        "CARGO_MAKEFLAGS",
+        "MAKEFLAGS",
+    ] {
+        cargo.env_remove(variable);
+    }
+    for program in PROGRAMS {
+        cargo.args(["--package", program]);
+    }
+    let status = cargo.status().expect("cargo can be started");
+    assert!(
+        status.success(),
+        "the guest programs did not build: {cargo:?}"
+    );
+    let folder = if profile == "dev" { "debug" } else { &profile };
+    target_folder.join(triple).join(folder)
+}
+
+fn required(variable: &str) -> String {
+    env::var(variable).unwrap_or_else(|_| panic!("cargo sets {variable}"))
+}

@@ -1,0 +1,226 @@
+//! Empty ext4 images, and quick copies of them.
+//!
+//! Formatting takes some tens of milliseconds, copying an empty image about one: the few blocks
+//! that hold data are copied, the rest stays a hole. One blank image per size is kept.
+
+use std::{
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use fs_err as fs;
+use rustix::{
+    fs::{SeekFrom as RustixSeek, seek},
+    io::Errno,
+};
+use soulbox_runtime::{Error, Result};
+
+/// The most overlays that a template may have; each finds its directories in the image.
+pub(crate) const OVERLAYS: usize = 8;
+const BLOCK: usize = 4096;
+/// The kernel's limit of one copy is 2 GiB; images hold a few MiB of data.
+const COPY_CHUNK: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Disks {
+    folder: PathBuf,
+    /// Serialises the making of blanks.
+    making: parking_lot::Mutex<()>,
+}
+
+impl Disks {
+    pub(crate) fn open(folder: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&folder).map_err(|e| Error::io("could not make the disks folder", e))?;
+        Ok(Self {
+            folder,
+            making: parking_lot::Mutex::new(()),
+        })
+    }
+
+    /// A fresh disk of `mib` MiB at `target`. Blocking.
+    pub(crate) fn create(&self, mib: u32, target: &Path) -> Result<()> {
+        let blank = self.blank(mib)?;
+        copy_sparse(&blank, target)
+            .map_err(|e| Error::io(format!("could not make the disk {}", target.display()), e))
+    }
+
+    /// Makes sure that the blank of a size exists. Blocking.
+    pub(crate) fn blank(&self, mib: u32) -> Result<PathBuf> {
+        let path = self.folder.join(format!("blank-{mib}.ext4"));
+        if path.exists() {
+            return Ok(path);
+        }
+        let _one_at_a_time = self.making.lock();
+        if path.exists() {
+            return Ok(path);
+        }
+        let failed = |e| Error::io(format!("could not format a disk of {mib} MiB"), e);
+        let raw = self.folder.join(format!("blank-{mib}.raw"));
+        let new = self.folder.join(format!("blank-{mib}.new"));
+        format(&raw, mib).map_err(failed)?;
+        dig_holes(&raw, &new).map_err(failed)?;
+        fs::remove_file(&raw).map_err(failed)?;
+        fs::rename(&new, &path).map_err(failed)?;
+        Ok(path)
+    }
+}
+
+/// `mkfs.ext4` fills the file system from a directory, so that the places for the overlays are
+/// there without ever mounting it.
+fn format(path: &Path, mib: u32) -> io::Result<()> {
+    let tree = path.with_extension("tree");
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    fs::create_dir_all(&tree)?;
+    for number in 0..OVERLAYS {
+        fs::create_dir(tree.join(format!("upper-{number}")))?;
+        fs::create_dir(tree.join(format!("work-{number}")))?;
+    }
+    let file = fs::File::create(path)?;
+    file.set_len(u64::from(mib) << 20)?;
+    let output = Command::new("mkfs.ext4")
+        .args([
+            "-q", "-F", "-b", "4096", "-m", "0", "-i", "32768", "-J", "size=4",
+        ])
+        .args(["-O", "^resize_inode,sparse_super2"])
+        .args([
+            "-E",
+            "packed_meta_blocks=1,nodiscard,lazy_itable_init=1,root_owner=0:0",
+        ])
+        .arg("-d")
+        .arg(&tree)
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => {
+                io::Error::new(e.kind(), "mkfs.ext4 is not installed (package e2fsprogs)")
+            }
+            _ => e,
+        })?;
+    fs::remove_dir_all(&tree)?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("mkfs.ext4: {}", text.trim())))
+    }
+}
+
+/// Copies what is not zero.
+fn dig_holes(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = fs::File::open(from)?;
+    let target = new_image(to)?;
+    target.set_len(source.metadata()?.len())?;
+    let mut position = 0;
+    while let Some(start) = next_data(&source, position)? {
+        let end = next_hole(&source, start)?;
+        source.seek(SeekFrom::Start(start))?;
+        let mut data = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
+        source.read_exact(&mut data)?;
+        let mut at = start;
+        for block in data.chunks(BLOCK) {
+            if block.iter().any(|b| *b != 0) {
+                target.write_all_at(block, at)?;
+            }
+            at += BLOCK as u64;
+        }
+        position = end;
+    }
+    target.sync_all()
+}
+
+/// Shares the blocks where the file system can, copies only data where it cannot.
+pub(crate) fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
+    let source = fs::File::open(from)?;
+    let target = new_image(to)?;
+    if rustix::fs::ioctl_ficlone(&target, source.file()).is_ok() {
+        return Ok(());
+    }
+    target.set_len(source.metadata()?.len())?;
+    let mut position = 0;
+    while let Some(start) = next_data(&source, position)? {
+        let end = next_hole(&source, start)?;
+        copy_range(source.file(), &target, start, end)?;
+        position = end;
+    }
+    Ok(())
+}
+
+fn copy_range(
+    source: &std::fs::File,
+    mut target: &std::fs::File,
+    start: u64,
+    end: u64,
+) -> io::Result<()> {
+    let mut buffer = vec![0; COPY_CHUNK.min(usize::try_from(end - start).unwrap_or(COPY_CHUNK))];
+    let mut at = start;
+    target.seek(SeekFrom::Start(start))?;
+    while at < end {
+        let wanted = buffer
+            .len()
+            .min(usize::try_from(end - at).unwrap_or(buffer.len()));
+        source.read_exact_at(&mut buffer[..wanted], at)?;
+        target.write_all(&buffer[..wanted])?;
+        at += wanted as u64;
+    }
+    Ok(())
+}
+
+fn new_image(path: &Path) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+fn next_data(file: &fs::File, from: u64) -> io::Result<Option<u64>> {
+    match seek(file.file(), RustixSeek::Data(from)) {
+        Ok(position) => Ok(Some(position)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn next_hole(file: &fs::File, from: u64) -> io::Result<u64> {
+    Ok(seek(file.file(), RustixSeek::Hole(from))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_blank_disk_is_small_and_copies_are_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = Disks::open(folder.path().join("disks")).unwrap();
+        let target = folder.path().join("disk.img");
+        disks.create(512, &target).unwrap();
+        let metadata = std::fs::metadata(&target).unwrap();
+        assert_eq!(metadata.len(), 512 << 20);
+        assert!(
+            metadata.blocks() * 512 < 8 << 20,
+            "{} blocks",
+            metadata.blocks()
+        );
+        let blank = disks.blank(512).unwrap();
+        assert!(std::fs::read(&target).unwrap() == std::fs::read(&blank).unwrap());
+        let check = Command::new("e2fsck")
+            .args(["-n", "-f"])
+            .arg(&target)
+            .output()
+            .unwrap();
+        assert!(
+            check.status.success(),
+            "{}",
+            String::from_utf8_lossy(&check.stdout)
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! Starting `soulbox-init` and hearing from it.
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use soulbox_runtime::{Error, Result};
+use soulbox_types::guest::{InitSpec, InitStatus};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+/// From the start of init to envd's first breath. Tens of milliseconds are usual; a machine under
+/// memory pressure may need seconds.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// More than init and envd ever say before the sandbox is ready.
+const MAX_STATUS_BYTES: u64 = 64 << 10;
+
+/// A sandbox whose first process exists; envd may not be ready yet.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) pid: i32,
+    init: Child,
+    status: BufReader<Take<ChildStdout>>,
+}
+
+pub(crate) async fn launch(init: &Path, spec: &InitSpec, log: std::fs::File) -> Result<Launched> {
+    timeout(START_LIMIT, launch_unbounded(init, spec, log))
+        .await
+        .map_err(|_| too_long())?
+}
+
+async fn launch_unbounded(init: &Path, spec: &InitSpec, log: std::fs::File) -> Result<Launched> {
+    let failed = |source| Error::io("could not start soulbox-init", source);
+    let text = serde_json::to_vec(spec).map_err(|e| failed(std::io::Error::other(e)))?;
+    // No pre_exec here: the standard library then uses posix_spawn, which does not copy the
+    // server's page tables.
+    let mut init = Command::new(init)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let no_pipe = || failed(std::io::Error::other("no pipe"));
+    let mut stdin = init.stdin.take().ok_or_else(no_pipe)?;
+    let stdout = init.stdout.take().ok_or_else(no_pipe)?;
+    // When init fails early it does not read on; its status says why.
+    let _closed_early = stdin.write_all(&text).await;
+    drop(stdin);
+
+    let mut status = BufReader::new(stdout.take(MAX_STATUS_BYTES));
+    match parse(&next_line(&mut status).await?)? {
+        InitStatus::Started { pid } => Ok(Launched { pid, init, status }),
+        InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
+    }
+}
+
+impl Launched {
+    /// Returns when envd accepts connections.
+    pub(crate) async fn ready(mut self) -> Result<()> {
+        let line = timeout(START_LIMIT, next_line(&mut self.status))
+            .await
+            .map_err(|_| too_long())??;
+        if line != "\n" {
+            return match parse(&line)? {
+                InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
+                InitStatus::Started { .. } => Err(unexpected(&line)),
+            };
+        }
+        let exited = timeout(START_LIMIT, self.init.wait())
+            .await
+            .map_err(|_| too_long())?;
+        exited
+            .map(drop)
+            .map_err(|e| Error::io("could not wait for soulbox-init", e))
+    }
+}
+
+async fn next_line(status: &mut BufReader<Take<ChildStdout>>) -> Result<String> {
+    let mut line = String::new();
+    status
+        .read_line(&mut line)
+        .await
+        .map_err(|e| Error::io("could not hear from soulbox-init", e))?;
+    Ok(line)
+}
+
+fn parse(line: &str) -> Result<InitStatus> {
+    serde_json::from_str(line).map_err(|_| unexpected(line))
+}
+
+fn unexpected(line: &str) -> Error {
+    let message = if line.is_empty() {
+        "it ended without a word; its log is in the sandbox's folder".to_owned()
+    } else {
+        format!("it said {line:?}")
+    };
+    Error::Start {
+        step: "soulbox-init".to_owned(),
+        message,
+    }
+}
+
+fn too_long() -> Error {
+    Error::Timeout {
+        what: "starting the sandbox",
+        limit: START_LIMIT,
+    }
+}

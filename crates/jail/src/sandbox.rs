@@ -1,0 +1,73 @@
+//! One running jail.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use soulbox_cgroup::Cgroup;
+use soulbox_net::{Slot, connect_in};
+use soulbox_runtime::{Error, Result, Stats};
+use tokio::net::TcpStream;
+
+use crate::process::FirstProcess;
+
+/// A connect within one machine answers at once or not at all.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct Sandbox {
+    pub(crate) process: FirstProcess,
+    pub(crate) cgroup: Cgroup,
+    /// Given back when the last user of this sandbox is gone.
+    pub(crate) slot: Slot,
+}
+
+impl Sandbox {
+    /// Tries the loopback addresses first: a server bound to all addresses listens there too.
+    pub(crate) async fn connect(&self, port: u16) -> io::Result<TcpStream> {
+        let candidates: [IpAddr; 3] = [
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv6Addr::LOCALHOST.into(),
+            self.slot.address().into(),
+        ];
+        let mut refused = io::ErrorKind::ConnectionRefused.into();
+        for address in candidates {
+            match connect_in(
+                self.slot.netns(),
+                SocketAddr::new(address, port),
+                CONNECT_LIMIT,
+            )
+            .await
+            {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(stream);
+                }
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Blocking: small reads from the kernel's own file systems.
+    pub(crate) fn stats(&self) -> Result<Stats> {
+        let used = self
+            .cgroup
+            .stats()
+            .map_err(|e| Error::io("could not read the cgroup", io::Error::other(e)))?;
+        // The magic link leads to the sandbox's root itself; no name inside is followed.
+        let disk = rustix::fs::statvfs(format!("/proc/{}/root", self.process.pid()))
+            .map_err(|e| Error::io("could not read the disk's use", e.into()))?;
+        Ok(Stats {
+            cpu_micros: used.cpu_micros,
+            memory_bytes: used.memory_bytes,
+            memory_cache_bytes: used.memory_cache_bytes,
+            disk_used_bytes: disk.f_blocks.saturating_sub(disk.f_bfree) * disk.f_frsize,
+            disk_total_bytes: disk.f_blocks * disk.f_frsize,
+            pids: used.pids,
+            oom_kills: used.oom_kills,
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Finding what survived a restart of the server, and finishing off what did not.
+
+use std::sync::Arc;
+
+use soulbox_runtime::{Adopted, LogLevel, Result};
+use soulbox_types::{SandboxId, SandboxState};
+use tokio::task::JoinSet;
+
+use crate::{LocalNode, entry::Entry, folder, folder::Folder};
+
+/// Adoption opens a few files per sandbox; thousands at once would only queue.
+const AT_ONCE: usize = 16;
+
+pub(crate) async fn adopt_all(node: &Arc<LocalNode>) -> Result<()> {
+    let ids = folder::list(node.sandboxes_dir())?;
+    let mut waiting = ids.into_iter();
+    let mut tasks = JoinSet::new();
+    let (mut alive, mut gone) = (0_u32, 0_u32);
+    loop {
+        while tasks.len() < AT_ONCE {
+            let Some(id) = waiting.next() else { break };
+            tasks.spawn(adopt_one(Arc::clone(node), id));
+        }
+        match tasks.join_next().await {
+            None => break,
+            Some(Ok(true)) => alive += 1,
+            Some(Ok(false)) => gone += 1,
+            Some(Err(error)) => tracing::error!(%error, "an adoption failed"),
+        }
+    }
+    if alive + gone > 0 {
+        tracing::info!(alive, gone, "adopted the sandboxes of an earlier run");
+    }
+    let keep: Vec<SandboxId> = node.ids();
+    node.runtime().reclaim(&keep).await
+}
+
+/// Whether the sandbox lives on. One that cannot be read or found is removed: what nobody can
+/// reach must not use the machine.
+async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
+    let folder = Folder::new(node.sandboxes_dir(), &id);
+    let found = match folder.load() {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::error!(sandbox = %id, %error, "the state folder cannot be read");
+            None
+        }
+    };
+    let Some(found) = found else {
+        remove(&node, &id, &folder, None).await;
+        return false;
+    };
+    if let (None, Some(running)) = (found.ended, &found.running) {
+        match node.runtime().adopt(&found.spec, running).await {
+            Ok(Adopted::Alive) => {
+                let tier = node.runtime().tier();
+                let mut entry = Entry::new(found.spec, SandboxState::Running, tier, folder);
+                entry.note(LogLevel::Info, "adopted after a restart of the server");
+                node.insert_running(entry);
+                return true;
+            }
+            Ok(Adopted::Gone) => {}
+            Err(error) => tracing::error!(sandbox = %id, %error, "the sandbox cannot be adopted"),
+        }
+    }
+    remove(&node, &id, &folder, found.running.as_ref()).await;
+    false
+}
+
+async fn remove(
+    node: &LocalNode,
+    id: &SandboxId,
+    folder: &Folder,
+    running: Option<&soulbox_runtime::Running>,
+) {
+    let destroyed = node.runtime().destroy(id, running).await;
+    if let Err(error) = destroyed.and_then(|()| folder.remove()) {
+        tracing::error!(sandbox = %id, %error, "could not remove what is left; the next start tries again");
+    }
+}

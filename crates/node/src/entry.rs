@@ -1,0 +1,81 @@
+//! One sandbox in memory.
+
+use std::collections::VecDeque;
+
+use soulbox_runtime::{LogEntry, LogLevel, MetricSample, SandboxStatus};
+use soulbox_types::{SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use tokio::sync::watch;
+
+use crate::{folder::Folder, metrics::History};
+
+/// What the node itself says about a sandbox; envd keeps its own, larger log.
+const LOG_LINES: usize = 128;
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) folder: Folder,
+    pub(crate) spec: SandboxSpec,
+    pub(crate) state: SandboxState,
+    tier: Tier,
+    /// Wakes the supervisor when the end of life moves.
+    pub(crate) deadline: watch::Sender<UnixMillis>,
+    /// Turns true when the runtime has made it, or has failed to.
+    pub(crate) made: watch::Sender<bool>,
+    /// Turns true when nothing is left of it.
+    pub(crate) gone: watch::Sender<bool>,
+    pub(crate) history: History,
+    log: VecDeque<LogEntry>,
+}
+
+impl Entry {
+    pub(crate) fn new(spec: SandboxSpec, state: SandboxState, tier: Tier, folder: Folder) -> Self {
+        let deadline = watch::Sender::new(spec.deadline);
+        let made = watch::Sender::new(state != SandboxState::Creating);
+        let gone = watch::Sender::new(false);
+        let (history, log) = (History::default(), VecDeque::new());
+        Self {
+            folder,
+            spec,
+            state,
+            tier,
+            deadline,
+            made,
+            gone,
+            history,
+            log,
+        }
+    }
+
+    pub(crate) fn id(&self) -> &SandboxId {
+        &self.spec.id
+    }
+
+    pub(crate) fn status(&self) -> SandboxStatus {
+        SandboxStatus {
+            spec: self.spec.clone(),
+            state: self.state,
+            tier: self.tier,
+        }
+    }
+
+    pub(crate) fn samples(&self) -> Vec<MetricSample> {
+        self.history.samples()
+    }
+
+    pub(crate) fn note(&mut self, level: LogLevel, message: impl Into<String>) {
+        if self.log.len() == LOG_LINES {
+            self.log.pop_front();
+        }
+        self.log.push_back(LogEntry {
+            at: UnixMillis::now(),
+            level,
+            logger: "node".to_owned(),
+            message: message.into(),
+            fields: std::collections::BTreeMap::new(),
+        });
+    }
+
+    pub(crate) fn notes(&self) -> Vec<LogEntry> {
+        self.log.iter().cloned().collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! The state folder of one sandbox: enough to adopt it, or to finish it off.
+//!
+//! | file | written | means |
+//! |---|---|---|
+//! | `spec.json` | before anything is made | somebody wants this sandbox |
+//! | `running.json` | when its first process exists | where to find it |
+//! | `lease.json` | when the deadline moves | replaces the spec's deadline |
+//! | `ended.json` | before anything is torn down | finish the destruction |
+//!
+//! Files appear whole or not at all (rename), so a crash leaves a state that can be read.
+
+use std::{
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use soulbox_runtime::{Error, Result, Running};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Lease {
+    deadline: UnixMillis,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Ended {
+    reason: EndReason,
+}
+
+/// What a folder tells after a restart.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) spec: SandboxSpec,
+    pub(crate) running: Option<Running>,
+    pub(crate) ended: Option<EndReason>,
+}
+
+impl Folder {
+    pub(crate) fn new(parent: &Path, id: &SandboxId) -> Self {
+        Self {
+            path: parent.join(id.as_str()),
+        }
+    }
+
+    pub(crate) fn create(&self, spec: &SandboxSpec) -> Result<()> {
+        fs::create_dir_all(&self.path).map_err(failed)?;
+        self.write("spec.json", spec)
+    }
+
+    pub(crate) fn started(&self, running: &Running) -> Result<()> {
+        self.write("running.json", running)
+    }
+
+    pub(crate) fn lease(&self, deadline: UnixMillis) -> Result<()> {
+        self.write("lease.json", &Lease { deadline })
+    }
+
+    pub(crate) fn ended(&self, reason: EndReason) -> Result<()> {
+        if self.path.exists() {
+            self.write("ended.json", &Ended { reason })
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn running(&self) -> Result<Option<Running>> {
+        self.read("running.json")
+    }
+
+    /// `None` when there is no readable spec: nothing was made then, or it is gone.
+    pub(crate) fn load(&self) -> Result<Option<Found>> {
+        let Some(mut spec) = self.read::<SandboxSpec>("spec.json")? else {
+            return Ok(None);
+        };
+        if let Some(lease) = self.read::<Lease>("lease.json")? {
+            spec.deadline = lease.deadline;
+        }
+        let ended = self.read::<Ended>("ended.json")?.map(|e| e.reason);
+        Ok(Some(Found {
+            spec,
+            running: self.running()?,
+            ended,
+        }))
+    }
+
+    pub(crate) fn remove(&self) -> Result<()> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
+        let text = serde_json::to_vec(value).map_err(|e| failed(io::Error::other(e)))?;
+        let new = self.path.join(format!("{name}.new"));
+        let mut file = fs::OpenOptions::new();
+        file.write(true).create(true).truncate(true);
+        // Tokens are in here.
+        file.options_mut().mode(0o600);
+        let mut file = file.open(&new).map_err(failed)?;
+        file.write_all(&text).map_err(failed)?;
+        fs::rename(&new, self.path.join(name)).map_err(failed)
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        match fs::read(self.path.join(name)) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
+                Error::io(
+                    format!("{name} of a sandbox is damaged"),
+                    io::Error::other(e),
+                )
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// Every sandbox that has a folder.
+pub(crate) fn list(parent: &Path) -> Result<Vec<SandboxId>> {
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(parent).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if let Some(Ok(id)) = entry.file_name().to_str().map(str::parse) {
+            ids.push(id);
+        } else {
+            tracing::warn!(path = %entry.path().display(), "not a sandbox's folder; left alone");
+        }
+    }
+    Ok(ids)
+}
+
+fn failed(source: io::Error) -> Error {
+    Error::io("could not keep the sandbox's state", source)
+}

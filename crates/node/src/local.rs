@@ -1,0 +1,376 @@
+//! The node of this process.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use fs_err as fs;
+use parking_lot::Mutex;
+use soulbox_runtime::{
+    DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Result, Runtime,
+    SandboxStatus, Stats,
+};
+use soulbox_types::{ENVD_PORT, EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use tokio::sync::broadcast;
+
+use crate::{adopt, entry::Entry, folder::Folder, logs, metrics, supervise::supervise};
+
+/// How long a caller waits for a destruction; it goes on after that.
+const DESTROY_LIMIT: Duration = Duration::from_secs(30);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const EVENTS: usize = 4096;
+
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// One folder per sandbox.
+    pub sandboxes_dir: PathBuf,
+    pub max_sandboxes: usize,
+    /// Creates are refused while the data folder's disk has less free space than this.
+    pub min_free_disk: u64,
+}
+
+#[derive(Debug)]
+pub struct LocalNode {
+    config: NodeConfig,
+    runtime: Arc<dyn Runtime>,
+    /// Held for short, never across an await.
+    entries: Mutex<HashMap<SandboxId, Entry>>,
+    events: broadcast::Sender<NodeEvent>,
+    /// Itself, for the tasks that outlive a call.
+    me: Weak<Self>,
+}
+
+impl LocalNode {
+    /// Adopts what an earlier run left, then serves.
+    pub async fn open(config: NodeConfig, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>> {
+        fs::create_dir_all(&config.sandboxes_dir)
+            .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
+        let node = Arc::new_cyclic(|me| Self {
+            config,
+            runtime,
+            entries: Mutex::default(),
+            events: broadcast::Sender::new(EVENTS),
+            me: Weak::clone(me),
+        });
+        adopt::adopt_all(&node).await?;
+        tokio::spawn(metrics::sample_all(Arc::downgrade(&node)));
+        Ok(node)
+    }
+
+    /// A handle for a task; fails only while the node is being dropped.
+    fn owned(&self) -> Result<Arc<Self>> {
+        self.me.upgrade().ok_or_else(|| {
+            Error::io(
+                "the node is shutting down",
+                std::io::ErrorKind::NotConnected.into(),
+            )
+        })
+    }
+
+    pub(crate) fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::clone(&self.runtime)
+    }
+
+    pub(crate) fn sandboxes_dir(&self) -> &Path {
+        &self.config.sandboxes_dir
+    }
+
+    pub(crate) fn ids(&self) -> Vec<SandboxId> {
+        self.entries.lock().keys().cloned().collect()
+    }
+
+    pub(crate) fn in_state(&self, state: SandboxState) -> Vec<SandboxId> {
+        let entries = self.entries.lock();
+        entries
+            .values()
+            .filter(|e| e.state == state)
+            .map(|e| e.id().clone())
+            .collect()
+    }
+
+    pub(crate) fn insert_running(self: &Arc<Self>, entry: Entry) {
+        let (id, deadline) = (entry.id().clone(), entry.deadline.subscribe());
+        self.entries.lock().insert(id.clone(), entry);
+        tokio::spawn(supervise(Arc::downgrade(self), id, deadline));
+    }
+
+    pub(crate) async fn sample(&self, id: &SandboxId) {
+        match self.runtime.stats(id).await {
+            Ok(stats) => {
+                if let Some(entry) = self.entries.lock().get_mut(id) {
+                    entry.history.add(UnixMillis::now(), stats);
+                }
+            }
+            // It may have ended meanwhile.
+            Err(error) => tracing::debug!(sandbox = %id, %error, "no sample"),
+        }
+    }
+
+    /// Puts the wish on record, in memory and on disk. `None`: it is here already.
+    fn begin(&self, spec: &SandboxSpec) -> Result<Option<Folder>> {
+        let folder = Folder::new(&self.config.sandboxes_dir, &spec.id);
+        let mut entries = self.entries.lock();
+        if entries.contains_key(&spec.id) {
+            return Ok(None);
+        }
+        if entries.len() >= self.config.max_sandboxes {
+            return Err(Error::NoCapacity {
+                what: format!("this node runs {} sandboxes, its limit", entries.len()),
+                retry_after: Duration::from_secs(5),
+            });
+        }
+        let tier = self.runtime.tier();
+        let entry = Entry::new(spec.clone(), SandboxState::Creating, tier, folder.clone());
+        entries.insert(spec.id.clone(), entry);
+        Ok(Some(folder))
+    }
+
+    fn check_disk(&self) -> Result<()> {
+        let disk = rustix::fs::statvfs(&self.config.sandboxes_dir)
+            .map_err(|e| Error::io("could not read the free disk space", e.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < self.config.min_free_disk {
+            return Err(Error::NoCapacity {
+                what: format!("the data folder's disk has only {} MiB free", free >> 20),
+                retry_after: Duration::from_secs(30),
+            });
+        }
+        Ok(())
+    }
+
+    async fn create_in_task(self: Arc<Self>, spec: SandboxSpec) -> Result<SandboxStatus> {
+        self.check_disk()?;
+        let Some(folder) = self.begin(&spec)? else {
+            return self.existing(&spec.id).await;
+        };
+        let id = spec.id.clone();
+        let result = async {
+            let (written, wish) = (folder.clone(), spec.clone());
+            blocking(move || written.create(&wish)).await?;
+            self.runtime
+                .create(&spec, &|running| folder.started(running))
+                .await
+        }
+        .await;
+        if let Some(entry) = self.entries.lock().get(&id) {
+            entry.made.send_replace(true);
+        }
+        if let Err(error) = result {
+            self.finish(&id, EndReason::CreateFailed, &error.to_string())
+                .await;
+            return Err(error);
+        }
+        let (status, deadline) = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .get_mut(&id)
+                .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+            if entry.state != SandboxState::Creating {
+                // Ended while it was being made: whoever did that waited for us and cleans up.
+                return Err(Error::SandboxNotFound(id));
+            }
+            entry.state = SandboxState::Running;
+            entry.note(LogLevel::Info, "sandbox started");
+            (entry.status(), entry.deadline.subscribe())
+        };
+        tokio::spawn(supervise(Arc::downgrade(&self), id, deadline));
+        Ok(status)
+    }
+
+    /// A second create of the same sandbox waits for the first.
+    async fn existing(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        let waited = tokio::time::timeout(DESTROY_LIMIT, async {
+            loop {
+                match self.get(id) {
+                    Some(status) if status.state == SandboxState::Creating => {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    Some(status) => return Ok(status),
+                    None => return Err(Error::SandboxNotFound(id.clone())),
+                }
+            }
+        });
+        waited.await.map_err(|_| Error::Timeout {
+            what: "the first create",
+            limit: DESTROY_LIMIT,
+        })?
+    }
+
+    /// Ends a sandbox for good. Several callers may meet here: the first does the work, the
+    /// others wait for it.
+    pub(crate) async fn finish(self: &Arc<Self>, id: &SandboxId, reason: EndReason, detail: &str) {
+        let first = {
+            let mut entries = self.entries.lock();
+            let Some(entry) = entries.get_mut(id) else {
+                return;
+            };
+            let first = entry.state != SandboxState::Destroying;
+            entry.state = SandboxState::Destroying;
+            first.then(|| (entry.folder.clone(), entry.made.subscribe()))
+        };
+        let Some((folder, mut made)) = first else {
+            return;
+        };
+        // What is still being made cannot be torn down. The runtime bounds its own start.
+        let _made = made.wait_for(|made| *made).await.is_ok();
+        tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
+        let mut attempt = 0_u32;
+        while let Err(error) = self.tear_down(id, &folder, reason).await {
+            attempt += 1;
+            // The pause grows to a minute: what fails for long is not mended by haste.
+            tracing::error!(sandbox = %id, %error, attempt, "could not end the sandbox; trying again");
+            tokio::time::sleep(RETRY_PAUSE * attempt.min(60)).await;
+        }
+        if let Some(entry) = self.entries.lock().remove(id) {
+            entry.gone.send_replace(true);
+        }
+        // No receiver is fine: the control plane may not have started yet.
+        let _none = self.events.send(NodeEvent::Ended {
+            id: id.clone(),
+            reason,
+            detail: detail.to_owned(),
+        });
+    }
+
+    async fn tear_down(&self, id: &SandboxId, folder: &Folder, reason: EndReason) -> Result<()> {
+        let marking = folder.clone();
+        let running = blocking(move || {
+            // A full disk must not keep a sandbox alive: the marker only speeds up the next start.
+            if let Err(error) = marking.ended(reason) {
+                tracing::warn!(%error, "could not mark the end of a sandbox");
+            }
+            marking.running()
+        })
+        .await
+        .unwrap_or_default();
+        self.runtime.destroy(id, running.as_ref()).await?;
+        let removing = folder.clone();
+        blocking(move || removing.remove()).await
+    }
+}
+
+#[async_trait]
+impl Node for LocalNode {
+    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
+        in_task(self.owned()?.create_in_task(spec)).await
+    }
+
+    async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
+        let Some(mut gone) = self.entries.lock().get(id).map(|e| e.gone.subscribe()) else {
+            return Ok(());
+        };
+        let (node, target) = (self.owned()?, id.clone());
+        tokio::spawn(async move { node.finish(&target, reason, "asked for").await });
+        match tokio::time::timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await {
+            // The sender is dropped with the entry, which happens last.
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Timeout {
+                what: "the sandbox's end",
+                limit: DESTROY_LIMIT,
+            }),
+        }
+    }
+
+    async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
+        let folder = {
+            let entries = self.entries.lock();
+            let entry = running(&entries, id)?;
+            entry.folder.clone()
+        };
+        blocking(move || folder.lease(deadline)).await?;
+        let mut entries = self.entries.lock();
+        let entry = entries
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        entry.spec.deadline = deadline;
+        entry.deadline.send_replace(deadline);
+        Ok(())
+    }
+
+    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        let entries = self.entries.lock();
+        entries
+            .get(id)
+            .filter(|e| e.state != SandboxState::Destroying)
+            .map(Entry::status)
+    }
+
+    fn list(&self) -> Vec<SandboxStatus> {
+        let entries = self.entries.lock();
+        let here = entries
+            .values()
+            .filter(|e| e.state != SandboxState::Destroying);
+        here.map(Entry::status).collect()
+    }
+
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
+        running(&self.entries.lock(), id)?;
+        self.runtime.dial(id, port).await
+    }
+
+    async fn stats(&self, id: &SandboxId) -> Result<Stats> {
+        running(&self.entries.lock(), id)?;
+        self.runtime.stats(id).await
+    }
+
+    fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
+        self.entries
+            .lock()
+            .get(id)
+            .map(Entry::samples)
+            .unwrap_or_default()
+    }
+
+    async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
+        let (mut entries, token) = {
+            let entries = self.entries.lock();
+            let entry = running(&entries, id)?;
+            (entry.notes(), entry.spec.node_token.clone())
+        };
+        if let Ok(stream) = self.runtime.dial(id, ENVD_PORT).await {
+            entries.extend(logs::from_envd(stream, &token).await);
+        }
+        entries.sort_by_key(|e| e.at);
+        Ok(entries)
+    }
+
+    fn events(&self) -> broadcast::Receiver<NodeEvent> {
+        self.events.subscribe()
+    }
+}
+
+fn running<'a>(entries: &'a HashMap<SandboxId, Entry>, id: &SandboxId) -> Result<&'a Entry> {
+    match entries.get(id) {
+        Some(entry) if entry.state == SandboxState::Running => Ok(entry),
+        _ => Err(Error::SandboxNotFound(id.clone())),
+    }
+}
+
+/// Runs to its end even when the caller goes away.
+async fn in_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::io(
+            "a task of the node failed",
+            std::io::Error::other(error),
+        )),
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::io(
+            "a task of the node failed",
+            std::io::Error::other(error),
+        )),
+    }
+}

@@ -1,0 +1,53 @@
+//! One task per running sandbox: its deadline and its death.
+
+use std::sync::Weak;
+
+use soulbox_runtime::Exit;
+use soulbox_types::{EndReason, SandboxId, UnixMillis};
+use tokio::sync::watch;
+
+use crate::LocalNode;
+
+pub(crate) async fn supervise(
+    node: Weak<LocalNode>,
+    id: SandboxId,
+    mut deadline: watch::Receiver<UnixMillis>,
+) {
+    let Some(runtime) = node.upgrade().map(|n| n.runtime()) else {
+        return;
+    };
+    let exit = runtime.wait(&id);
+    tokio::pin!(exit);
+    loop {
+        let end = *deadline.borrow_and_update();
+        tokio::select! {
+            () = sleep_until(end) => return finish(&node, &id, EndReason::Expired, "its time was over").await,
+            result = &mut exit => {
+                let detail = match result {
+                    Ok(Exit { description }) => description,
+                    Err(error) => error.to_string(),
+                };
+                return finish(&node, &id, EndReason::Died, &detail).await;
+            }
+            // The sender is dropped with the entry: the sandbox is gone by other means.
+            changed = deadline.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// The deadline is wall-clock time, which can jump: look at the clock at least every minute.
+async fn sleep_until(end: UnixMillis) {
+    loop {
+        let left = end.remaining(UnixMillis::now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(std::time::Duration::from_mins(1))).await;
+    }
+}
+
+async fn finish(node: &Weak<LocalNode>, id: &SandboxId, reason: EndReason, detail: &str) {
+    if let Some(node) = node.upgrade() {
+        node.finish(id, reason, detail).await;
+    }
+}

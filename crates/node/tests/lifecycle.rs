@@ -1,0 +1,328 @@
+//! The node's promises, with a runtime that keeps its sandboxes in memory: what is asserted here
+//! is who does what when, not the kernel. The real jail is driven by the suites under `tests/`.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use soulbox_node::{LocalNode, NodeConfig};
+use soulbox_runtime::{
+    Adopted, DynStream, Error, Exit, Node, NodeEvent, Result, Running, Runtime, Started, Stats,
+};
+use soulbox_types::{
+    EndReason, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, TemplateId,
+    Tier, UnixMillis,
+};
+use tokio::sync::{Notify, watch};
+
+/// Sandboxes that outlive the node, as processes outlive the server.
+#[derive(Debug, Default)]
+struct Machine {
+    alive: Mutex<HashMap<SandboxId, watch::Sender<bool>>>,
+    /// When set, creates wait for it.
+    gate: Mutex<Option<Arc<Notify>>>,
+    fail_creates: Mutex<bool>,
+    destroyed: Mutex<Vec<SandboxId>>,
+}
+
+#[derive(Debug)]
+struct MemoryRuntime(Arc<Machine>);
+
+#[async_trait]
+impl Runtime for MemoryRuntime {
+    fn tier(&self) -> Tier {
+        Tier::Jail
+    }
+
+    async fn create(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<()> {
+        let gate = self.0.gate.lock().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        if *self.0.fail_creates.lock() {
+            return Err(Error::Start {
+                step: "test".into(),
+                message: "asked to fail".into(),
+            });
+        }
+        started(&Running {
+            tier: Tier::Jail,
+            record: spec.id.to_string(),
+        })?;
+        self.0
+            .alive
+            .lock()
+            .insert(spec.id.clone(), watch::Sender::new(false));
+        Ok(())
+    }
+
+    async fn adopt(&self, spec: &SandboxSpec, _running: &Running) -> Result<Adopted> {
+        let alive = self.0.alive.lock().contains_key(&spec.id);
+        Ok(if alive { Adopted::Alive } else { Adopted::Gone })
+    }
+
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
+        Err(Error::PortClosed {
+            id: id.clone(),
+            port,
+        })
+    }
+
+    async fn pause(&self, _id: &SandboxId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn resume(&self, _id: &SandboxId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn stats(&self, _id: &SandboxId) -> Result<Stats> {
+        Ok(Stats::default())
+    }
+
+    async fn wait(&self, id: &SandboxId) -> Result<Exit> {
+        let death = self.0.alive.lock().get(id).map(watch::Sender::subscribe);
+        if let Some(mut death) = death {
+            let _died = death.wait_for(|dead| *dead).await.is_ok();
+        }
+        Ok(Exit {
+            description: "signal 9".into(),
+        })
+    }
+
+    async fn destroy(&self, id: &SandboxId, _running: Option<&Running>) -> Result<()> {
+        self.0.alive.lock().remove(id);
+        self.0.destroyed.lock().push(id.clone());
+        Ok(())
+    }
+
+    async fn reclaim(&self, _keep: &[SandboxId]) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn node(folder: &Path, machine: &Arc<Machine>) -> Arc<LocalNode> {
+    let config = NodeConfig {
+        sandboxes_dir: folder.to_owned(),
+        max_sandboxes: 3,
+        min_free_disk: 0,
+    };
+    LocalNode::open(config, Arc::new(MemoryRuntime(Arc::clone(machine))))
+        .await
+        .unwrap()
+}
+
+fn spec(life: Duration) -> SandboxSpec {
+    let now = UnixMillis::now();
+    SandboxSpec {
+        id: SandboxId::random(),
+        tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+        template: TemplateId::random(),
+        alias: Some("base".into()),
+        limits: Limits::default(),
+        env: [("KEY".to_owned(), "value".to_owned())].into(),
+        metadata: [("who".to_owned(), "测试".to_owned())].into(),
+        network: NetworkPolicy::default(),
+        access_token: Some(Secret::random()),
+        node_token: Secret::random(),
+        created_at: now,
+        deadline: now.plus(life),
+    }
+}
+
+const LONG: Duration = Duration::from_hours(1);
+
+async fn ended(
+    node: &LocalNode,
+    events: &mut tokio::sync::broadcast::Receiver<NodeEvent>,
+) -> EndReason {
+    let event = tokio::time::timeout(Duration::from_secs(10), events.recv())
+        .await
+        .unwrap();
+    let NodeEvent::Ended { id, reason, .. } = event.unwrap();
+    assert!(node.get(&id).is_none());
+    reason
+}
+
+fn folders(path: &Path) -> usize {
+    std::fs::read_dir(path).unwrap().count()
+}
+
+#[tokio::test]
+async fn the_node_ends_a_sandbox_at_its_deadline() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    node.create(spec(Duration::from_millis(50))).await.unwrap();
+    assert_eq!(ended(&node, &mut events).await, EndReason::Expired);
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
+async fn a_deadline_can_be_moved_both_ways() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    let wish = spec(LONG);
+    let id = node.create(wish.clone()).await.unwrap().spec.id;
+    let later = wish.deadline.plus(LONG);
+    node.set_deadline(&id, later).await.unwrap();
+    assert_eq!(node.get(&id).unwrap().spec.deadline, later);
+    node.set_deadline(&id, UnixMillis::now()).await.unwrap();
+    assert_eq!(ended(&node, &mut events).await, EndReason::Expired);
+}
+
+#[tokio::test]
+async fn the_death_of_a_sandbox_is_noticed() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    let id = node.create(spec(LONG)).await.unwrap().spec.id;
+    machine.alive.lock()[&id].send_replace(true);
+    assert_eq!(ended(&node, &mut events).await, EndReason::Died);
+}
+
+#[tokio::test]
+async fn destroying_is_idempotent_and_leaves_nothing() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let id = node.create(spec(LONG)).await.unwrap().spec.id;
+    let (first, second) = tokio::join!(
+        node.destroy(&id, EndReason::Killed),
+        node.destroy(&id, EndReason::Killed)
+    );
+    first.unwrap();
+    second.unwrap();
+    node.destroy(&id, EndReason::Killed).await.unwrap();
+    assert_eq!(machine.destroyed.lock().len(), 1);
+    assert_eq!(folders(folder.path()), 0);
+    assert!(matches!(
+        node.dial(&id, 80).await,
+        Err(Error::SandboxNotFound(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_sandbox_killed_while_it_is_made_is_gone_afterwards() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let gate = Arc::new(Notify::new());
+    *machine.gate.lock() = Some(Arc::clone(&gate));
+    let node = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    let id = wish.id.clone();
+    let creating = tokio::spawn({
+        let node = Arc::clone(&node);
+        async move { node.create(wish).await.map(drop) }
+    });
+    while node.get(&id).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let killing = tokio::spawn({
+        let (node, id) = (Arc::clone(&node), id.clone());
+        async move { node.destroy(&id, EndReason::Killed).await }
+    });
+    while node.get(&id).is_some() {
+        tokio::task::yield_now().await;
+    }
+    gate.notify_one();
+    assert!(matches!(
+        creating.await.unwrap(),
+        Err(Error::SandboxNotFound(_))
+    ));
+    killing.await.unwrap().unwrap();
+    assert!(machine.alive.lock().is_empty());
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
+async fn a_failed_create_says_why_and_leaves_nothing() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    *machine.fail_creates.lock() = true;
+    let node = node(folder.path(), &machine).await;
+    assert!(matches!(
+        node.create(spec(LONG)).await,
+        Err(Error::Start { .. })
+    ));
+    assert!(node.list().is_empty());
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
+async fn the_same_create_again_gets_the_same_sandbox() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
+    let node = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    let (first, second) = tokio::join!(node.create(wish.clone()), node.create(wish.clone()));
+    assert_eq!(first.unwrap().spec.id, second.unwrap().spec.id);
+    assert_eq!(node.list().len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_node_refuses_and_says_when_to_come_back() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
+    let node = node(folder.path(), &machine).await;
+    for _ in 0..3 {
+        node.create(spec(LONG)).await.unwrap();
+    }
+    assert!(matches!(
+        node.create(spec(LONG)).await,
+        Err(Error::NoCapacity { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_new_node_adopts_what_lives_with_its_moved_deadline() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
+    let first = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    first.create(wish.clone()).await.unwrap();
+    let later = wish.deadline.plus(LONG);
+    first.set_deadline(&wish.id, later).await.unwrap();
+    drop(first);
+
+    let second = node(folder.path(), &machine).await;
+    let status = second.get(&wish.id).unwrap();
+    assert_eq!(status.state, SandboxState::Running);
+    assert_eq!(status.spec.deadline, later);
+    assert_eq!(status.spec.metadata, wish.metadata);
+    assert_eq!(status.spec.access_token, wish.access_token);
+}
+
+#[tokio::test]
+async fn a_new_node_finishes_off_what_is_half_made_half_destroyed_or_dead() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let (dead, half_destroyed, half_made) = (spec(LONG), spec(LONG), spec(LONG));
+    for wish in [&dead, &half_destroyed, &half_made] {
+        first.create(wish.clone()).await.unwrap();
+    }
+    drop(first);
+    machine.alive.lock().remove(&dead.id);
+    let path = |wish: &SandboxSpec, name| folder.path().join(wish.id.as_str()).join(name);
+    std::fs::write(
+        path(&half_destroyed, "ended.json"),
+        r#"{"reason":"killed"}"#,
+    )
+    .unwrap();
+    std::fs::remove_file(path(&half_made, "running.json")).unwrap();
+    std::fs::create_dir(folder.path().join(SandboxId::random().as_str())).unwrap();
+
+    let second = node(folder.path(), &machine).await;
+    assert!(second.list().is_empty());
+    assert!(machine.alive.lock().is_empty());
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
+async fn a_damaged_state_folder_does_not_stop_the_node() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
+    let first = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    first.create(wish.clone()).await.unwrap();
+    drop(first);
+    std::fs::write(folder.path().join(wish.id.as_str()).join("spec.json"), "{").unwrap();
+    let second = node(folder.path(), &machine).await;
+    assert!(second.list().is_empty());
+}
