@@ -1,0 +1,231 @@
+"""Using everything up: processes, memory, disk, output, time."""
+
+import os
+import threading
+
+import pytest
+from e2b import NotEnoughSpaceException, SandboxException, TimeoutException
+
+from support.sdk import Sdk
+from support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def test_a_fork_bomb_stays_inside(attacker):
+    attacker.run("bomb() { bomb | bomb & }; bomb; sleep 3", timeout=10)
+    host = len([each for each in os.listdir("/proc") if each.isdigit()])
+    assert host < 20_000
+    stop(attacker)
+
+
+def test_a_fork_bomb_of_python_that_never_gives_up_stays_inside(attacker):
+    handle = attacker.sandbox.commands.run(
+        """python3 -c '
+import os, time
+while True:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.001)
+'""",
+        background=True, user=attacker.user, timeout=0,
+    )  # fmt: skip
+    # The kernel refuses at the limit, and envd still works beside it.
+    eventually(lambda: pids_inside(attacker) > 100, within=30, what="the bomb has gone off")
+    attacker.sandbox.files.write("still", "works")
+    handle.disconnect()
+    stop(attacker)
+
+
+def pids_inside(attacker):
+    return int(attacker.sandbox.files.read("/proc/loadavg").split()[3].split("/")[1])
+
+
+def stop(attacker):
+    """Killing the sandbox must always work."""
+    assert attacker.sandbox.kill() is True
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "x = []\nwhile True: x.append(bytearray(50_000_000))",
+        "import mmap\nk = []\nwhile True:\n m = mmap.mmap(-1, 1 << 28); k.append(m)\n for i in range(0, 1 << 28, 4096): m[i] = 1",
+        "import os\n[os.fork() for _ in range(4)]\nx = []\nwhile True: x.append(bytearray(20_000_000))",
+    ],
+    ids=["one process", "shared mappings", "many processes"],
+)
+def test_a_memory_bomb_dies_inside_and_envd_survives(attacker, program):
+    before = available()
+    result = attacker.python(program, timeout=100)
+    assert result.exit_code != 0
+    attacker.survives()
+    eventually(lambda: available() > before - 700_000, within=30, what="the host has its memory back")
+
+
+def test_filling_dev_shm_and_tmp_is_bounded(attacker):
+    attacker.run("dd if=/dev/zero of=/dev/shm/fill bs=1M count=100000 2>&1 | tail -1", timeout=100)
+    attacker.survives()
+    size = int(attacker.run("stat -c %s /dev/shm/fill 2>/dev/null || echo 0").stdout)
+    assert size < 64 * 2**30
+    attacker.run("rm -f /dev/shm/fill")
+
+
+def available():
+    with open("/proc/meminfo") as info:
+        return next(int(line.split()[1]) for line in info if line.startswith("MemAvailable"))
+
+
+def test_a_full_disk_is_enospc_inside_and_nothing_outside(attacker, server):
+    result = attacker.python(
+        """
+try:
+    with open("fill", "wb") as out:
+        while True:
+            out.write(bytes(1 << 20))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+""",
+        timeout=200,
+    )
+    assert result.stdout.strip() == "ENOSPC", result
+    with pytest.raises(NotEnoughSpaceException):
+        attacker.sandbox.files.write("more", b"x" * 50_000_000)
+    assert host_can_write(server.data)
+    attacker.run("rm -f fill more")
+    attacker.sandbox.files.write("again", "fits")
+    attacker.survives()
+
+
+def host_can_write(folder):
+    probe = folder / "probe"
+    probe.write_bytes(bytes(1 << 20))
+    probe.unlink()
+    return True
+
+
+def test_using_up_inodes_is_enospc_inside(attacker):
+    result = attacker.python(
+        """
+os.mkdir("many")
+try:
+    for number in range(3_000_000):
+        os.close(os.open(f"many/{number}", os.O_CREAT | os.O_WRONLY))
+    print("all made")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+""",
+        timeout=200,
+    )
+    assert result.stdout.strip() in ("ENOSPC", "all made"), result
+    attacker.survives()
+
+
+def test_endless_output_that_nobody_reads_holds_nobody_up(attacker, server):
+    before = memory_of(server.pid)
+    for command in ("yes", "cat /dev/zero", "while :; do echo err >&2; done"):
+        attacker.sandbox.commands.run(command, background=True, user=attacker.user, timeout=0)
+    for _ in range(10):
+        attacker.survives()
+    assert memory_of(server.pid) - before < 100_000, "the server buffers the output"
+    stop(attacker)
+
+
+def test_endless_output_that_is_read_can_be_stopped(attacker):
+    with pytest.raises((TimeoutException, SandboxException)):
+        attacker.sandbox.commands.run("yes", user=attacker.user, timeout=2, on_stdout=lambda _: None)
+    attacker.survives()
+
+
+def memory_of(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+def test_endless_loops_on_every_cpu_leave_room_for_others(attacker):
+    attacker.run(f"for i in $(seq {4 * os.cpu_count()}); do (while :; do :; done) & done; sleep 5", timeout=20)
+    attacker.survives()
+    stop(attacker)
+
+
+def test_a_zombie_storm_is_reaped(attacker):
+    attacker.python(
+        """
+for _ in range(2000):
+    if os.fork() == 0:
+        # Orphans the grandchild, which then ends under pid 1.
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.wait()
+""",
+        timeout=60,
+    )
+    eventually(
+        lambda: attacker.run("ps -eo stat= | grep -c '^Z' || true").stdout.strip() == "0",
+        within=15,
+        what="no zombies are left",
+    )
+
+
+def test_zombies_that_are_never_waited_for_hit_the_limit_inside_only(attacker):
+    attacker.python(
+        """
+import time
+made = 0
+try:
+    for _ in range(100_000):
+        if os.fork() == 0:
+            os._exit(0)
+        made += 1
+except OSError as error:
+    print(errno.errorcode[error.errno], made)
+""",
+        timeout=60,
+    )
+    attacker.survives()
+
+
+def test_many_open_files_and_sockets_are_bounded_inside(attacker):
+    result = attacker.python(
+        """
+kept = []
+try:
+    for _ in range(3_000_000):
+        kept.append(os.open("/dev/null", os.O_RDONLY))
+    print("all open")
+except OSError as error:
+    print(errno.errorcode[error.errno])
+""",
+        timeout=100,
+    )
+    assert result.stdout.strip() in ("EMFILE", "ENFILE", "ENOMEM") or result.exit_code != 0, result
+    attacker.survives()
+
+
+def test_many_connections_to_envd_from_inside_do_not_shut_others_out(attacker):
+    handle = attacker.sandbox.commands.run(
+        "exec python3 -c 'import socket,time\nk=[]\n"
+        "for _ in range(5000):\n try: k.append(socket.create_connection((\"127.0.0.1\",49983),1))\n except OSError: pass\n"
+        "time.sleep(300)'",
+        background=True, user=attacker.user, timeout=0,
+    )  # fmt: skip
+    del handle
+    attacker.survives()
+    stop(attacker)
+
+
+def test_creating_during_an_attack_still_works(attacker, server):
+    attacker.sandbox.commands.run(
+        "while :; do dd if=/dev/zero of=f bs=1M count=200 2>/dev/null; done & while :; do :; done",
+        background=True, user=attacker.user, timeout=0,
+    )  # fmt: skip
+    sdk = Sdk("sync", server.sdk, None)
+    done = []
+    worker = threading.Thread(target=lambda: done.append(sdk.create(timeout=30)))
+    worker.start()
+    worker.join(20)
+    assert done, "create took longer than 20 s beside a busy sandbox"
+    sdk.finish()
+    stop(attacker)
