@@ -12,6 +12,7 @@ from e2b.sandbox.commands.command_handle import PtySize
 
 from support.census import Census
 from support.sdk import Sdk
+from support.server import attach
 from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -101,9 +102,10 @@ def test_output_written_while_the_server_was_away_can_be_replayed(own_server):
     server.kill9()
     server.start()
     eventually(lambda: sandbox.files.exists("done"))
-    logs = server.cli("logs", sandbox.sandbox_id, "--pid", str(handle.pid))
-    assert logs.returncode == 0, logs.stderr.decode()
-    assert logs.stdout.decode().count("while-away") == 3
+    with attach(server, sandbox, handle.pid) as watching:
+        lines = [watching.stdout.readline() for _ in range(3)]
+    assert lines == [b"while-away 1\n", b"while-away 2\n", b"while-away 3\n"]
+    sandbox.kill()
 
 
 def test_a_server_stopped_politely_leaves_its_sandboxes_running(own_server):

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from support.server import binary, clean_environment
+from support.server import attach, binary, clean_environment
 from support.waiting import eventually
 
 
@@ -55,6 +55,14 @@ def test_ls_is_a_table_for_people_and_json_for_programs(cli, box):
     assert entry["state"] == "running"
 
 
+def test_the_exit_codes_of_soulbox_itself_are_apart(cli, box):
+    assert cli("run", "--", "no-such-program").returncode == 127
+    assert cli("run", "--", "/etc").returncode == 126
+    assert cli("exec", "i" + "0" * 20, "--", "true").returncode == 125
+    assert cli("exec", box.sandbox_id, "--timeout", "1", "--", "sleep", "300").returncode == 124
+    assert cli("exec", box.sandbox_id, "--shell", "kill -TERM $$").returncode == 128 + 15
+
+
 def test_exec_runs_in_an_existing_sandbox(cli, box):
     box.files.write("f", "content")
     assert ok(cli("exec", box.sandbox_id, "--", "cat", "f")) == "content"
@@ -76,17 +84,39 @@ def test_cp_copies_both_ways_and_whole_trees(cli, box, tmp_path):
     (tree / "top").write_text("top")
     ok(cli("cp", str(tree / "top"), f"{box.sandbox_id}:copied"))
     assert box.files.read("copied") == "top"
-    ok(cli("cp", "-r", str(tree), f"{box.sandbox_id}:/tmp/tree"))
+    ok(cli("cp", str(tree), f"{box.sandbox_id}:/tmp/tree"))
     assert len(box.files.read("/tmp/tree/deep/file", format="bytes")) == 256_000
-    ok(cli("cp", "-r", f"{box.sandbox_id}:/tmp/tree", str(tmp_path / "back")))
+    ok(cli("cp", f"{box.sandbox_id}:/tmp/tree", str(tmp_path / "back")))
     assert (tmp_path / "back" / "deep" / "file").read_bytes() == (tree / "deep" / "file").read_bytes()
     missing = cli("cp", f"{box.sandbox_id}:/no/such", str(tmp_path / "x"))
     assert missing.returncode != 0 and b"/no/such" in missing.stderr
 
 
-def test_logs_replay_the_output_of_a_command(cli, box):
-    handle = box.commands.run("echo to-replay; exec sleep 300", background=True)
-    eventually(lambda: "to-replay" in cli("logs", box.sandbox_id, "--pid", str(handle.pid)).stdout.decode())
+def test_logs_tell_what_happened(cli, box):
+    box.commands.run("true")
+    text = eventually(lambda: cli("logs", box.sandbox_id).stdout.decode())
+    assert text.strip()
+    for line in ok(cli("logs", box.sandbox_id, "--json")).splitlines():
+        assert json.loads(line)["message"]
+
+
+def test_attach_replays_what_was_said_before(server, box):
+    handle = box.commands.run("echo said before; read line; echo $line; exit 3", background=True, stdin=True)
+    handle.disconnect()
+    with attach(server, box, handle.pid) as watching:
+        assert watching.stdout.readline() == b"said before\n"
+        box.commands.send_stdin(handle.pid, "said after\n")
+        assert watching.stdout.readline() == b"said after\n"
+        assert watching.wait(20) == 3
+
+
+def test_a_detached_command_goes_on(cli, box):
+    pid = int(ok(cli("exec", box.sandbox_id, "--detach", "--", "sleep", "300")))
+    assert pid in [each.pid for each in box.commands.list()]
+
+
+def test_a_beginning_of_an_id_is_enough(cli, box):
+    assert ok(cli("exec", box.sandbox_id[:12], "--", "echo", "found")) == "found\n"
 
 
 def test_stats_show_the_use_of_resources(cli, box):
@@ -108,7 +138,7 @@ def test_kill_ends_one_and_complains_about_an_unknown_one(cli, sync_sdk):
 
 
 def test_keys_are_made_shown_masked_and_removed(cli, server):
-    made = json.loads(ok(cli("key", "create", "--name", "ci", "--json")))
+    made = json.loads(ok(cli("key", "create", "ci", "--json")))
     assert made["key"].startswith("e2b_") and len(made["key"]) == 44
     listed = ok(cli("key", "ls"))
     assert "ci" in listed and made["key"] not in listed
@@ -138,7 +168,7 @@ def test_completions_are_made_for_common_shells(cli, shell):
     assert "soulbox" in ok(cli("completions", shell))
 
 
-@pytest.mark.parametrize("words", [[], ["serve"], ["run"], ["exec"], ["cp"], ["key"], ["doctor"], ["dns"]])
+@pytest.mark.parametrize("words", [[], ["serve"], ["run"], ["exec"], ["cp"], ["key"], ["attach"], ["doctor"], ["dns"]])
 def test_help_explains_every_command(cli, words):
     assert "Usage" in ok(cli(*words, "--help"))
 

@@ -1,6 +1,5 @@
 """Who may do what: keys, tokens, signatures, tenants; and requests made to break things."""
 
-import json
 import ssl
 import time
 
@@ -9,16 +8,13 @@ import pytest
 from e2b import AuthenticationException, NotFoundException
 
 from support.sdk import Sdk
+from support.tenants import new_tenant
 
 
 @pytest.fixture
 def stranger(server):
     """The key of another tenant."""
-    made = server.cli("key", "create", "--tenant", "stranger", "--json")
-    assert made.returncode == 0, made.stderr.decode()
-    answer = json.loads(made.stdout)
-    yield answer["key"]
-    server.cli("key", "rm", answer["id"])
+    return new_tenant(server, f"stranger-{time.time_ns()}")
 
 
 def envd(server, sandbox, token):
@@ -63,21 +59,8 @@ def test_tenants_do_not_see_each_other(server, sync_sdk, stranger):
         other.set_timeout(sandbox.sandbox_id, 1)
     with server.api(stranger) as api:
         assert api.get(f"/sandboxes/{sandbox.sandbox_id}/metrics").status_code == 404
-        assert api.get(f"/sandboxes/{sandbox.sandbox_id}/logs").status_code in (200, 404)
-        assert box_log(api, sandbox) == []
+        assert api.get(f"/sandboxes/{sandbox.sandbox_id}/logs").status_code == 404
     assert sandbox.is_running()
-
-
-def box_log(api, sandbox):
-    return api.get(f"/sandboxes/{sandbox.sandbox_id}/logs").json().get("logs", [])
-
-
-def test_a_removed_key_stops_working(server):
-    made = json.loads(server.cli("key", "create", "--tenant", "short-lived", "--json").stdout)
-    with server.api(made["key"]) as api:
-        assert api.get("/v2/sandboxes").status_code == 200
-        assert server.cli("key", "rm", made["id"]).returncode == 0
-        assert api.get("/v2/sandboxes").status_code == 401
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "0" * 64])

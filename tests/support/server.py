@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -207,3 +208,23 @@ class Server:
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+@contextmanager
+def attach(server: Server, sandbox, pid: int):
+    """`soulbox attach`, ended with the block."""
+    watching = subprocess.Popen(
+        [str(binary()), "attach", sandbox.sandbox_id, str(pid)],
+        env=clean_environment() | server.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield watching
+    finally:
+        if watching.poll() is None:
+            watching.kill()
+        watching.wait(10)
+        watching.stdout.close()
+        watching.stderr.close()
