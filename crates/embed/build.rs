@@ -4,6 +4,8 @@
 //! build: hence a second cargo with its own target folder. `SOULBOX_GUEST_DIR` names a folder with
 //! ready programs instead; `SOULBOX_GUEST_PROFILE=dev` builds them faster and larger.
 
+#![expect(clippy::expect_used, reason = "a build that cannot go on stops here")]
+
 use std::{
     env,
     path::{Path, PathBuf},

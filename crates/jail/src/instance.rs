@@ -48,7 +48,11 @@ impl Instance {
         let (picked, block) =
             NetConfig::pick_range(&tag).map_err(|e| io(std::io::Error::other(e)))?;
         let range = wanted.unwrap_or(picked).to_string();
-        let instance = Self { tag, range, block };
+        let instance = Self {
+            tag,
+            range,
+            block: block.into(),
+        };
         write(&path, &instance).map_err(io)?;
         Ok(instance)
     }

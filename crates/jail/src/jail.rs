@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -12,22 +12,20 @@ use std::{
 use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
-use soulbox_cgroup::{Cgroup, CgroupLimits, Manager};
-use soulbox_net::{Ipv4Net, NetConfig, NetStats, Network, Slot};
+use soulbox_cgroup::{Cgroup, Manager};
+use soulbox_net::{Ipv4Net, NetConfig, NetStats, Network};
 use soulbox_runtime::{Adopted, DynStream, Error, Exit, Result, Running, Runtime, Started, Stats};
 use soulbox_template::Template;
-use soulbox_types::{
-    EnvdConfig, SandboxId, SandboxSpec, TemplateId, Tier,
-    guest::{InitSpec, OverlaySpec},
-};
-use tokio::{task::spawn_blocking, time::timeout};
+use soulbox_types::{SandboxId, SandboxSpec, TemplateId, Tier};
+use tokio::time::timeout;
 
 use crate::{
     JailConfig,
-    disk::{Disks, OVERLAYS},
+    blocking::blocking,
+    disk::Disks,
     instance::{Instance, SLOTS},
-    launch::launch,
-    policy::{MASKED, Policy, READ_ONLY},
+    node_layer,
+    policy::Policy,
     process::{FirstProcess, boot_id},
     record::Record,
     sandbox::Sandbox,
@@ -36,20 +34,20 @@ use crate::{
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
 const DEATH_LIMIT: Duration = Duration::from_secs(15);
 const FREEZE_LIMIT: Duration = Duration::from_secs(10);
-const HOSTNAME: &str = "e2b.local";
+pub(crate) const HOSTNAME: &str = "e2b.local";
 
 #[derive(Debug)]
 pub struct Jail {
-    config: JailConfig,
-    instance: Instance,
-    policy: Policy,
-    boot_id: String,
-    cgroups: Manager,
-    network: Network,
-    disks: Arc<Disks>,
+    pub(crate) config: JailConfig,
+    pub(crate) instance: Instance,
+    pub(crate) policy: Policy,
+    pub(crate) boot_id: String,
+    pub(crate) cgroups: Manager,
+    pub(crate) network: Network,
+    pub(crate) disks: Arc<Disks>,
     /// Files that are the same in every sandbox of this node, above the template's layers.
-    node_layer: PathBuf,
-    templates: BTreeMap<TemplateId, Template>,
+    pub(crate) node_layer: PathBuf,
+    pub(crate) templates: BTreeMap<TemplateId, Template>,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
 }
 
@@ -76,7 +74,7 @@ impl Jail {
         .await
         .map_err(|e| Error::io("could not set up the network", io::Error::other(e)))?;
         let disks = Arc::new(Disks::open(config.data_dir.join("disks"))?);
-        let node_layer = write_node_layer(&config.data_dir, range)?;
+        let node_layer = node_layer::write(&config.data_dir, range)?;
         for template in &config.templates {
             let (disks, size) = (Arc::clone(&disks), template.limits.disk_mib);
             blocking(move || disks.blank(size).map(drop)).await?;
@@ -110,7 +108,7 @@ impl Jail {
     }
 
     /// Things that work less well than they could, for the operator.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> &[String] {
         self.network.warnings()
     }
 
@@ -132,139 +130,8 @@ impl Jail {
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))
     }
 
-    fn folder(&self, id: &SandboxId) -> PathBuf {
+    pub(crate) fn folder(&self, id: &SandboxId) -> PathBuf {
         self.config.sandboxes_dir.join(id.as_str())
-    }
-
-    async fn start(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<Sandbox> {
-        let template = self
-            .templates
-            .get(&spec.template)
-            .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
-        let (slot, cgroup, ()) = tokio::try_join!(
-            self.acquire_slot(spec),
-            self.make_cgroup(spec),
-            self.make_disk(spec),
-        )?;
-        let init = self.init_spec(spec, template, &slot, &cgroup);
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.folder(&spec.id).join("envd.log"))
-            .map_err(|e| Error::io("could not open envd's log", e))?;
-        let launched = launch(&self.config.programs.init, &init, log.into()).await?;
-        let process = FirstProcess::find(launched.pid, None)
-            .map_err(|e| Error::io("could not watch the sandbox", e))?
-            .ok_or_else(|| Error::Start {
-                step: "first process".to_owned(),
-                message: "it ended at once".to_owned(),
-            })?;
-        let record = Record {
-            pid: process.pid(),
-            start_time: process.start_time(),
-            boot_id: self.boot_id.clone(),
-            slot: slot.index(),
-        };
-        started(&record.to_running()?)?;
-        launched.ready().await?;
-        Ok(Sandbox {
-            process,
-            cgroup,
-            slot,
-        })
-    }
-
-    async fn acquire_slot(&self, spec: &SandboxSpec) -> Result<Slot> {
-        let slot = self.network.acquire().await.map_err(network_error)?;
-        if !spec.network.internet() {
-            self.network
-                .set_internet(&slot, false)
-                .await
-                .map_err(network_error)?;
-        }
-        Ok(slot)
-    }
-
-    async fn make_cgroup(&self, spec: &SandboxSpec) -> Result<Cgroup> {
-        let limits = CgroupLimits {
-            cpu_millis: spec.limits.cpu_millis,
-            memory_bytes: spec.limits.memory_bytes(),
-            swap_bytes: 0,
-            pids: spec.limits.pids,
-            io_weight: None,
-        };
-        let (manager, name) = (self.cgroups.clone(), spec.id.to_string());
-        blocking(move || {
-            manager
-                .create(&name, &limits)
-                .map_err(|e| Error::io("could not make the cgroup", io::Error::other(e)))
-        })
-        .await
-    }
-
-    async fn make_disk(&self, spec: &SandboxSpec) -> Result<()> {
-        let (disks, size) = (Arc::clone(&self.disks), spec.limits.disk_mib);
-        let folder = self.folder(&spec.id);
-        blocking(move || {
-            fs::create_dir_all(folder.join("root"))
-                .map_err(|e| Error::io("could not make the sandbox's folder", e))?;
-            disks.create(size, &folder.join("disk.img"))
-        })
-        .await
-    }
-
-    fn init_spec(
-        &self,
-        spec: &SandboxSpec,
-        template: &Template,
-        slot: &Slot,
-        cgroup: &Cgroup,
-    ) -> InitSpec {
-        let folder = self.folder(&spec.id);
-        let mut env = template.env.clone();
-        env.extend(spec.env.clone());
-        InitSpec {
-            network_namespace: format!(
-                "/proc/{}/fd/{}",
-                std::process::id(),
-                slot.netns().as_raw_fd()
-            )
-            .into(),
-            id_base: self.instance.id_base(slot.index()),
-            hostname: HOSTNAME.to_owned(),
-            cgroup_joins: cgroup.procs_files(),
-            cgroup_view: cgroup.view(),
-            disk: folder.join("disk.img"),
-            overlays: self.overlays(template),
-            staging: folder.join("root"),
-            shm_bytes: spec.limits.memory_bytes() / 2,
-            seccomp: self.policy.seccomp.clone(),
-            capabilities: self.policy.capabilities.clone(),
-            masked: MASKED.iter().map(PathBuf::from).collect(),
-            read_only: READ_ONLY.iter().map(PathBuf::from).collect(),
-            envd: self.config.programs.envd.clone(),
-            envd_config: EnvdConfig {
-                sandbox_id: spec.id.to_string(),
-                template_id: spec.template.to_string(),
-                access_token: spec.access_token.clone(),
-                node_token: spec.node_token.clone(),
-                env,
-                default_user: template.default_user.clone(),
-                default_workdir: template.default_workdir.clone(),
-                memory_bytes: spec.limits.memory_bytes(),
-                cpu_count: spec.limits.cpu_count(),
-                disk_bytes: spec.limits.disk_bytes(),
-            },
-        }
-    }
-
-    fn overlays(&self, template: &Template) -> Vec<OverlaySpec> {
-        let mut overlays = template.overlays.clone();
-        overlays.truncate(OVERLAYS);
-        if let Some(root) = overlays.iter_mut().find(|o| o.target.as_os_str() == "/") {
-            root.lower.insert(0, self.node_layer.clone());
-        }
-        overlays
     }
 
     async fn clean_up(&self, id: &SandboxId) -> Result<()> {
@@ -449,56 +316,12 @@ impl Runtime for Jail {
     }
 }
 
-/// `/etc` files that depend on the node, not on the template or the sandbox.
-fn write_node_layer(data_dir: &std::path::Path, range: Ipv4Net) -> Result<PathBuf> {
-    let failed = |e| Error::io("could not write the node's layer", e);
-    let layer = data_dir.join("layers/node");
-    let etc = layer.join("etc");
-    fs::create_dir_all(&etc).map_err(failed)?;
-    let gateway = range
-        .nth(1)
-        .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-    let resolver = format!("nameserver {gateway}\n");
-    let hosts = format!("127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost\n");
-    for (name, text) in [
-        ("resolv.conf", resolver),
-        ("hosts", hosts),
-        ("hostname", format!("{HOSTNAME}\n")),
-    ] {
-        // Sandboxes that run have the old file open as a lower layer: replace, never rewrite.
-        let path = etc.join(name);
-        if fs::read_to_string(&path).is_ok_and(|known| known == text) {
-            continue;
-        }
-        let new = layer.join(format!("{name}.new"));
-        fs::write(&new, text).map_err(failed)?;
-        fs::rename(&new, &path).map_err(failed)?;
-    }
-    use std::os::unix::fs::PermissionsExt;
-    for folder in [&layer, &etc] {
-        fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
-    }
-    Ok(layer)
-}
-
-fn network_error(error: soulbox_net::Error) -> Error {
+pub(crate) fn network_error(error: soulbox_net::Error) -> Error {
     match error {
         soulbox_net::Error::NoCapacity { .. } => Error::NoCapacity {
             what: "all network slots of this machine are in use".to_owned(),
             retry_after: Duration::from_secs(1),
         },
         other => Error::io("network", io::Error::other(other)),
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    match spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(Error::io(
-            "a task of the jail failed",
-            io::Error::other(error),
-        )),
     }
 }

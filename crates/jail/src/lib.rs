@@ -7,19 +7,23 @@
 //! - `config`, `instance`: settings, and what marks everything that this server makes
 //! - `disk`: empty ext4 images and quick copies of them
 //! - `policy`: seccomp, capabilities and hidden paths, from the data files
-//! - `launch`: starting `soulbox-init` and hearing from it
+//! - `start`, `launch`: from a wish to a running sandbox: starting `soulbox-init` and hearing from it
 //! - `process`: the first process of a sandbox, found and watched without races
 //! - `record`: what is needed to find it again after a restart
 
+mod blocking;
 mod config;
 mod disk;
 mod instance;
 mod jail;
 mod launch;
+mod node_layer;
 mod policy;
 mod process;
+mod readable;
 mod record;
 mod sandbox;
+mod start;
 
 pub use config::JailConfig;
 pub use instance::Instance;

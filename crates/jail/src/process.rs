@@ -13,7 +13,9 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 use soulbox_runtime::Exit;
-use tokio::{io::unix::AsyncFd, sync::watch};
+use tokio::sync::watch;
+
+use crate::readable::readable;
 
 #[derive(Debug, Clone)]
 pub(crate) struct FirstProcess {
@@ -81,11 +83,8 @@ impl FirstProcess {
 }
 
 async fn watch_exit(descriptor: Arc<OwnedFd>, tell: watch::Sender<Option<Exit>>) {
-    let description = match AsyncFd::new(Arc::clone(&descriptor)) {
-        Ok(readable) => match readable.readable().await {
-            Ok(_) => reap(&descriptor),
-            Err(error) => format!("unknown ({error})"),
-        },
+    let description = match readable(Arc::clone(&descriptor)).await {
+        Ok(()) => reap(&descriptor),
         Err(error) => format!("unknown ({error})"),
     };
     // Nobody listens any more when the sandbox was forgotten.
@@ -131,6 +130,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::zombie_processes, reason = "reaping it is what is tested")]
     async fn the_end_of_a_process_is_noticed_and_it_is_reaped() {
         let child = Command::new("sleep").arg("100").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

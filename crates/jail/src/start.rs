@@ -1,0 +1,157 @@
+//! From a wish to a running sandbox.
+
+use std::{io, os::fd::AsRawFd, path::PathBuf, sync::Arc};
+
+use fs_err as fs;
+use soulbox_cgroup::{Cgroup, CgroupLimits};
+use soulbox_net::Slot;
+use soulbox_runtime::{Error, Result, Started};
+use soulbox_template::Template;
+use soulbox_types::{
+    EnvdConfig, SandboxSpec,
+    guest::{InitSpec, OverlaySpec},
+};
+
+use crate::{
+    blocking::blocking,
+    disk::OVERLAYS,
+    jail::{HOSTNAME, Jail, network_error},
+    launch::launch,
+    policy::{MASKED, READ_ONLY},
+    process::FirstProcess,
+    record::Record,
+    sandbox::Sandbox,
+};
+
+impl Jail {
+    pub(crate) async fn start(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<Sandbox> {
+        let template = self
+            .templates
+            .get(&spec.template)
+            .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
+        let (slot, cgroup, ()) = tokio::try_join!(
+            self.acquire_slot(spec),
+            self.make_cgroup(spec),
+            self.make_disk(spec),
+        )?;
+        let init = self.init_spec(spec, template, &slot, &cgroup);
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.folder(&spec.id).join("envd.log"))
+            .map_err(|e| Error::io("could not open envd's log", e))?;
+        let launched = launch(&self.config.programs.init, &init, log.into()).await?;
+        let process = FirstProcess::find(launched.pid, None)
+            .map_err(|e| Error::io("could not watch the sandbox", e))?
+            .ok_or_else(|| Error::Start {
+                step: "first process".to_owned(),
+                message: "it ended at once".to_owned(),
+            })?;
+        let record = Record {
+            pid: process.pid(),
+            start_time: process.start_time(),
+            boot_id: self.boot_id.clone(),
+            slot: slot.index(),
+        };
+        started(&record.to_running()?)?;
+        launched.ready().await?;
+        Ok(Sandbox {
+            process,
+            cgroup,
+            slot,
+        })
+    }
+
+    async fn acquire_slot(&self, spec: &SandboxSpec) -> Result<Slot> {
+        let slot = self.network.acquire().await.map_err(network_error)?;
+        if !spec.network.internet() {
+            self.network
+                .set_internet(&slot, false)
+                .await
+                .map_err(network_error)?;
+        }
+        Ok(slot)
+    }
+
+    async fn make_cgroup(&self, spec: &SandboxSpec) -> Result<Cgroup> {
+        let limits = CgroupLimits {
+            cpu_millis: spec.limits.cpu_millis,
+            memory_bytes: spec.limits.memory_bytes(),
+            swap_bytes: 0,
+            pids: spec.limits.pids,
+            io_weight: None,
+        };
+        let (manager, name) = (self.cgroups.clone(), spec.id.to_string());
+        blocking(move || {
+            manager
+                .create(&name, &limits)
+                .map_err(|e| Error::io("could not make the cgroup", io::Error::other(e)))
+        })
+        .await
+    }
+
+    async fn make_disk(&self, spec: &SandboxSpec) -> Result<()> {
+        let (disks, size) = (Arc::clone(&self.disks), spec.limits.disk_mib);
+        let folder = self.folder(&spec.id);
+        blocking(move || {
+            fs::create_dir_all(folder.join("root"))
+                .map_err(|e| Error::io("could not make the sandbox's folder", e))?;
+            disks.create(size, &folder.join("disk.img"))
+        })
+        .await
+    }
+
+    fn init_spec(
+        &self,
+        spec: &SandboxSpec,
+        template: &Template,
+        slot: &Slot,
+        cgroup: &Cgroup,
+    ) -> InitSpec {
+        let folder = self.folder(&spec.id);
+        let mut env = template.env.clone();
+        env.extend(spec.env.clone());
+        InitSpec {
+            network_namespace: format!(
+                "/proc/{}/fd/{}",
+                std::process::id(),
+                slot.netns().as_raw_fd()
+            )
+            .into(),
+            id_base: self.instance.id_base(slot.index()),
+            hostname: HOSTNAME.to_owned(),
+            cgroup_joins: cgroup.procs_files(),
+            cgroup_view: cgroup.view(),
+            disk: folder.join("disk.img"),
+            overlays: self.overlays(template),
+            staging: folder.join("root"),
+            shm_bytes: spec.limits.memory_bytes() / 2,
+            seccomp: self.policy.seccomp.clone(),
+            capabilities: self.policy.capabilities.clone(),
+            masked: MASKED.iter().map(PathBuf::from).collect(),
+            read_only: READ_ONLY.iter().map(PathBuf::from).collect(),
+            envd: self.config.programs.envd.clone(),
+            envd_config: EnvdConfig {
+                sandbox_id: spec.id.to_string(),
+                template_id: spec.template.to_string(),
+                access_token: spec.access_token.clone(),
+                node_token: spec.node_token.clone(),
+                env,
+                default_user: template.default_user.clone(),
+                default_workdir: template.default_workdir.clone(),
+                memory_bytes: spec.limits.memory_bytes(),
+                cpu_count: spec.limits.cpu_count(),
+                disk_bytes: spec.limits.disk_bytes(),
+            },
+        }
+    }
+
+    fn overlays(&self, template: &Template) -> Vec<OverlaySpec> {
+        let mut overlays = template.overlays.clone();
+        overlays.truncate(OVERLAYS);
+        if let Some(root) = overlays.iter_mut().find(|o| o.target.as_os_str() == "/") {
+            root.lower.insert(0, self.node_layer.clone());
+        }
+        overlays
+    }
+}

@@ -1,0 +1,281 @@
+//! The jail for real: kernel, cgroups, network and the guest programs. Needs root.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use soulbox_jail::{Jail, JailConfig};
+use soulbox_runtime::{Adopted, Error, Running, Runtime};
+use soulbox_template::Template;
+use soulbox_types::{
+    ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
+    guest::OverlaySpec,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    template: Template,
+}
+
+impl Fixture {
+    /// `None`, with the reason printed, where the machine cannot run it.
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: a jail needs root");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let template = template(&folder.path().join("layer"));
+        Some(Self { folder, template })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    async fn jail(&self) -> Arc<Jail> {
+        let data_dir = self.path().to_owned();
+        let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
+        Jail::open(JailConfig {
+            sandboxes_dir: data_dir.join("sandboxes"),
+            data_dir,
+            templates: vec![self.template.clone()],
+            programs,
+            network_range: None,
+            open_ranges: Vec::new(),
+            pool: 1,
+            max_sandboxes: 16,
+        })
+        .await
+        .unwrap()
+    }
+
+    fn spec(&self) -> SandboxSpec {
+        let now = UnixMillis::now();
+        let spec = SandboxSpec {
+            id: soulbox_types::SandboxId::random(),
+            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            template: self.template.id.clone(),
+            alias: None,
+            limits: self.template.limits,
+            env: [].into(),
+            metadata: [].into(),
+            network: NetworkPolicy::default(),
+            access_token: None,
+            node_token: Secret::random(),
+            created_at: now,
+            deadline: now.plus(Duration::from_mins(5)),
+        };
+        fs::create_dir_all(self.path().join("sandboxes").join(spec.id.as_str())).unwrap();
+        spec
+    }
+}
+
+/// The smallest root that envd is happy with, over the host's own `/usr`.
+fn template(layer: &Path) -> Template {
+    for name in [
+        "proc",
+        "sys",
+        "dev",
+        "run",
+        "tmp",
+        "usr",
+        "etc",
+        "root",
+        "home/user",
+    ] {
+        fs::create_dir_all(layer.join(name)).unwrap();
+    }
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        symlink(format!("usr/{name}"), layer.join(name)).unwrap();
+    }
+    let passwd = "root:x:0:0::/root:/bin/bash\nuser:x:1000:1000::/home/user:/bin/bash\n";
+    fs::write(layer.join("etc/passwd"), passwd).unwrap();
+    fs::write(layer.join("etc/group"), "root:x:0:\nuser:x:1000:\n").unwrap();
+    let overlay = |target: &str, lower: PathBuf| OverlaySpec {
+        target: target.into(),
+        lower: vec![lower],
+    };
+    Template {
+        id: TemplateId::random(),
+        build_id: "01890a5d-ac96-774b-bcce-b302099a8057".to_owned(),
+        aliases: vec!["test".to_owned()],
+        overlays: vec![
+            overlay("/", layer.to_owned()),
+            overlay("/usr", "/usr".into()),
+        ],
+        env: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        default_user: "root".to_owned(),
+        default_workdir: String::new(),
+        limits: Limits {
+            cpu_millis: 1000,
+            memory_mib: 128,
+            disk_mib: 64,
+            pids: 64,
+        },
+        created_at: UnixMillis::now(),
+    }
+}
+
+async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
+    let running = Mutex::new(None);
+    jail.create(spec, &|started: &Running| {
+        *running.lock() = Some(started.clone());
+        Ok(())
+    })
+    .await
+    .unwrap();
+    running.into_inner().unwrap()
+}
+
+/// Asks envd for its health over a connection into the sandbox.
+async fn health(jail: &Jail, spec: &SandboxSpec) -> String {
+    let mut stream = jail.dial(&spec.id, ENVD_PORT).await.unwrap();
+    let request = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+fn pid_of(running: &Running) -> u64 {
+    let record: serde_json::Value = serde_json::from_str(&running.record).unwrap();
+    record["pid"].as_u64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_lives_answers_and_leaves_nothing() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    let running = create(&jail, &spec).await;
+    assert!(health(&jail, &spec).await.contains("204"));
+    assert!(matches!(
+        jail.dial(&spec.id, 1).await,
+        Err(Error::PortClosed { port: 1, .. })
+    ));
+
+    let stats = jail.stats(&spec.id).await.unwrap();
+    assert!(stats.memory_bytes > 0 && stats.pids >= 1);
+    assert!(stats.disk_total_bytes > 32 << 20 && stats.disk_total_bytes < 64 << 20);
+
+    jail.pause(&spec.id).await.unwrap();
+    jail.resume(&spec.id).await.unwrap();
+    assert!(health(&jail, &spec).await.contains("204"));
+
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.destroy(&spec.id, Some(&running)).await.unwrap();
+    assert!(matches!(
+        jail.dial(&spec.id, ENVD_PORT).await,
+        Err(Error::SandboxNotFound(_))
+    ));
+    assert!(!Path::new(&format!("/proc/{}", pid_of(&running))).exists());
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_sandbox_can_be_destroyed() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    create(&jail, &spec).await;
+    jail.pause(&spec.id).await.unwrap();
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn root_inside_is_a_stranger_outside() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    let pid = pid_of(&create(&jail, &spec).await);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|l| l.starts_with(name)).unwrap();
+        line.split_once(':').unwrap().1.trim().to_owned()
+    };
+    let uid: u32 = field("Uid")
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(uid >= 0x8000_0000);
+    assert_eq!(field("Seccomp"), "2");
+    let bounding = u64::from_str_radix(&field("CapBnd"), 16).unwrap();
+    assert_eq!(bounding & (1 << 21), 0, "CAP_SYS_ADMIN");
+    for namespace in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
+        let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/{namespace}")).unwrap();
+        assert_ne!(of(&pid.to_string()), of("self"), "{namespace}");
+    }
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_on_the_same_folder_adopts_the_sandbox() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let first = fixture.jail().await;
+    let spec = fixture.spec();
+    let running = create(&first, &spec).await;
+    drop(first);
+
+    let second = fixture.jail().await;
+    assert_eq!(second.adopt(&spec, &running).await.unwrap(), Adopted::Alive);
+    assert!(health(&second, &spec).await.contains("204"));
+    second.destroy(&spec.id, Some(&running)).await.unwrap();
+    assert_eq!(second.adopt(&spec, &running).await.unwrap(), Adopted::Gone);
+    second.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_keeps_is_reclaimed() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let first = fixture.jail().await;
+    let spec = fixture.spec();
+    let pid = pid_of(&create(&first, &spec).await);
+    drop(first);
+    let second = fixture.jail().await;
+    second.reclaim(&[]).await.unwrap();
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    second.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_start_names_the_step() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    fixture.template.overlays[0].lower = vec!["/nonexistent".into()];
+    let jail = fixture.jail().await;
+    let error = jail
+        .create(&fixture.spec(), &|_: &Running| Ok(()))
+        .await
+        .unwrap_err();
+    match error {
+        Error::Start { step, message } => {
+            assert_eq!(step, "shift ids of layer");
+            assert!(message.contains("/nonexistent"), "{message}");
+        }
+        other => panic!("{other}"),
+    }
+    jail.close().await;
+}
