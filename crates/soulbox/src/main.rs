@@ -1,3 +1,44 @@
 //! The command line.
+//!
+//! # Layout
+//! - `args`: everything that can be typed
+//! - `commands`: one file per command
+//! - `context`: the server and the sandbox that a command speaks of
+//! - `attach`: a process's output, input and exit code, passed through
+//! - `terminal`, `interrupts`, `output`, `report`: the user's side
 
-fn main() {}
+use std::{process::ExitCode, time::Duration};
+
+use clap::Parser;
+
+mod args;
+mod attach;
+mod commands;
+mod context;
+mod interrupts;
+mod output;
+mod report;
+mod sandbox;
+mod terminal;
+
+/// How long background work may take to notice that the program ends. A blocked read of stdin
+/// never does.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(100);
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let failure_code = cli.command.failure_code();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return report::failure(&error.into(), failure_code),
+    };
+    let result = runtime.block_on(commands::dispatch(cli.command));
+    runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => report::failure(&error, failure_code),
+    }
+}

@@ -1,0 +1,171 @@
+//! What the command line understands. Everything the user can type is declared here and below.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use soulbox_types::Secret;
+
+mod create;
+mod files;
+mod keys;
+mod observe;
+mod process;
+mod values;
+
+pub(crate) use create::CreateArgs;
+pub(crate) use files::{CopyArgs, Place};
+pub(crate) use keys::KeyCommand;
+pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
+pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
+
+/// SoulBox: sandboxes for code that you do not trust, on your own machine.
+#[derive(Debug, Parser)]
+#[command(name = "soulbox", version, propagate_version = true, after_long_help = EXIT_CODES)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0        success
+  1        the operation failed
+  2        the command line makes no sense
+  124      run, exec: the command did not end within --timeout
+  125      run, exec, shell, attach: SoulBox itself failed (no server, no sandbox, ...)
+  126      run, exec: the command cannot be executed
+  127      run, exec: the command was not found
+  128+N    run, exec: the command (or soulbox) was ended by signal N
+  other    run, exec, shell, attach: the command's own exit code
+
+Settings are looked for in this order: flags; SOULBOX_API_URL, SOULBOX_API_KEY; E2B_API_URL,
+E2B_API_KEY, E2B_SANDBOX_URL, E2B_DOMAIN; the `env` file that `soulbox serve` writes into its data
+folder. On the server's machine nothing needs to be set. SSL_CERT_FILE adds root certificates.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a sandbox, run one command in it, and throw it away
+    Run(RunArgs),
+    /// List the sandboxes
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// List the processes that were started in a sandbox
+    Ps(ProcessesArgs),
+    /// Run a command in a sandbox that is there
+    Exec(ExecArgs),
+    /// Watch the output of a running process
+    Attach(AttachArgs),
+    /// Open a terminal in a sandbox, or in a new one
+    Shell(ShellArgs),
+    /// Copy files and folders into, out of and between sandboxes
+    Cp(CopyArgs),
+    /// Show what happened to a sandbox
+    Logs(LogsArgs),
+    /// End sandboxes
+    #[command(visible_alias = "rm")]
+    Kill(KillArgs),
+    /// Show what sandboxes use of cpu, memory and disk
+    Stats(StatsArgs),
+    /// Say when a sandbox ends, counted from now
+    Timeout(TimeoutArgs),
+    /// Manage API keys
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the version
+    Version(VersionArgs),
+}
+
+impl Command {
+    /// What to exit with when SoulBox fails: commands that pass an exit code through need one of
+    /// their own, so that scripts can tell the two apart.
+    pub(crate) fn failure_code(&self) -> u8 {
+        match self {
+            Self::Run(_) | Self::Exec(_) | Self::Attach(_) | Self::Shell(_) => 125,
+            _ => 1,
+        }
+    }
+}
+
+/// Which server, and as whom.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct ServerArgs {
+    /// Address of the server [default: from the environment or the data folder]
+    #[arg(long, value_name = "URL")]
+    pub api_url: Option<String>,
+    /// API key [default: from the environment or the data folder]
+    #[arg(long, value_name = "KEY", value_parser = secret)]
+    pub api_key: Option<Secret>,
+    /// The server's data folder, whose `env` file has address and key
+    #[arg(long, value_name = "DIR", env = "SOULBOX_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "clap's value parsers return results"
+)]
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}
+
+/// End sandboxes. Everything in them is lost.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox kill i3k4                  # ids may be shortened while they are unique
+  soulbox kill $(soulbox ls -q)
+  soulbox kill --all")]
+pub(crate) struct KillArgs {
+    /// Ids, or beginnings of ids
+    #[arg(required_unless_present = "all", value_name = "SANDBOX")]
+    pub sandboxes: Vec<String>,
+    /// All sandboxes of this API key's tenant
+    #[arg(long, conflicts_with = "sandboxes")]
+    pub all: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Say when a sandbox ends, counted from now: earlier or later than it would have.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox timeout i3k4 3600          # one more hour
+  soulbox timeout i3k4 2h
+  soulbox timeout i3k4 0             # now")]
+pub(crate) struct TimeoutArgs {
+    /// Id, or the beginning of one
+    pub sandbox: String,
+    /// Seconds, or a number with s, m, h or d
+    #[arg(value_parser = values::seconds)]
+    pub seconds: u32,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Print a completion script for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox completions bash > /etc/bash_completion.d/soulbox
+  soulbox completions zsh > \"${fpath[1]}/_soulbox\"
+  soulbox completions fish > ~/.config/fish/completions/soulbox.fish")]
+pub(crate) struct CompletionsArgs {
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArgs {
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+use clap::Args;
+
+use super::values::{assignment, mebibytes, seconds};
+
+/// What kind of sandbox to make.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "New sandbox")]
+pub(crate) struct CreateArgs {
+    /// Template to make the sandbox from
+    #[arg(short, long, default_value = "base", value_name = "NAME")]
+    pub template: String,
+    /// Longest life; 90, 15m or 2h [default: as long as this command runs]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub timeout: Option<u32>,
+    /// Environment variable; a name alone takes the value that it has here. May be repeated
+    #[arg(short, long = "env", value_name = "NAME[=VALUE]", value_parser = assignment)]
+    pub environment: Vec<(String, String)>,
+    /// Metadata by which the sandbox can be found again. May be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub metadata: Vec<(String, String)>,
+    /// Cpus
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpu: Option<u32>,
+    /// Memory; 512, 512m or 2g
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    pub memory: Option<u32>,
+    /// Space for new files; 2048, 500m or 10g
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    pub disk: Option<u32>,
+    /// No way out to the internet
+    #[arg(long)]
+    pub no_internet: bool,
+}

@@ -1,0 +1,85 @@
+use std::{convert::Infallible, path::PathBuf, str::FromStr};
+
+use clap::Args;
+
+use super::ServerArgs;
+
+/// Copy files and folders into, out of and between sandboxes.
+///
+/// As with `cp -r`: into a folder that is there, or as a new name. `SRC/.` means what is in the
+/// folder, `-` standard input or output. Folders need `tar` in the sandbox.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox cp report.csv i3k4:          # into the home folder
+  soulbox cp src i3k4:/work/src
+  soulbox cp i3k4:out/plot.png .
+  soulbox cp i3k4:/var/log/app.log - | less
+  soulbox cp i3k4:data.db i9xy:data.db")]
+pub(crate) struct CopyArgs {
+    /// File or folder: PATH, SANDBOX:PATH or -
+    #[arg(value_name = "SRC")]
+    pub source: Place,
+    /// Where to: PATH, SANDBOX:PATH or -
+    #[arg(value_name = "DST")]
+    pub destination: Place,
+    /// Account inside the sandbox [default: the template's, `user` in base]
+    #[arg(short, long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// One side of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Local(PathBuf),
+    Standard,
+    Sandbox { sandbox: String, path: String },
+}
+
+impl FromStr for Place {
+    type Err = Infallible;
+
+    /// `name:path` is in a sandbox, as with scp and docker; `./name:path` is local.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        if text == "-" {
+            return Ok(Self::Standard);
+        }
+        if let Some((sandbox, path)) = text.split_once(':')
+            && !sandbox.is_empty()
+            && sandbox
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        {
+            return Ok(Self::Sandbox {
+                sandbox: sandbox.to_owned(),
+                path: path.to_owned(),
+            });
+        }
+        Ok(Self::Local(PathBuf::from(text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_after_an_id_means_a_sandbox() {
+        let place = |text: &str| text.parse::<Place>().unwrap();
+        let inside = |sandbox: &str, path: &str| Place::Sandbox {
+            sandbox: sandbox.to_owned(),
+            path: path.to_owned(),
+        };
+        assert_eq!(place("i3k4:/tmp/a:b"), inside("i3k4", "/tmp/a:b"));
+        assert_eq!(place("i3k4:"), inside("i3k4", ""));
+        assert_eq!(place("./i3k4:x"), Place::Local("./i3k4:x".into()));
+        assert_eq!(place("/a/b:c"), Place::Local("/a/b:c".into()));
+        assert_eq!(place("A:b"), Place::Local("A:b".into()));
+        assert_eq!(place("-"), Place::Standard);
+    }
+}

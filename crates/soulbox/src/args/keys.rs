@@ -1,0 +1,52 @@
+use clap::{Args, Subcommand};
+
+use super::ServerArgs;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key and print it, once
+    Create(KeyCreateArgs),
+    /// List the keys
+    Ls(KeyListArgs),
+    /// Delete keys: clients that use them are refused from then on
+    Rm(KeyRemoveArgs),
+}
+
+/// Make a key and print it. It is shown only this once; the server keeps a hash.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox key create ci
+  export E2B_API_KEY=$(soulbox key create laptop)")]
+pub(crate) struct KeyCreateArgs {
+    /// What it is for
+    pub name: String,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// List the keys, without the keys themselves.
+#[derive(Debug, Args)]
+pub(crate) struct KeyListArgs {
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Delete keys: clients that use them are refused from then on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox key rm 0199f3c2              # ids may be shortened while they are unique")]
+pub(crate) struct KeyRemoveArgs {
+    /// Ids as `soulbox key ls` shows them, or beginnings of ids
+    #[arg(required = true, value_name = "ID")]
+    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}

@@ -1,0 +1,97 @@
+//! Values that people write in more than one way.
+
+/// `90`, `90s`, `15m`, `2h`, `1d` in seconds.
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(format!("{unit:?} is not a unit of time; use s, m, h or d")),
+    };
+    scaled(number, factor, text)
+}
+
+/// `512`, `512m`, `512MiB`, `2g`, `2GiB` in MiB.
+pub(crate) fn mebibytes(text: &str) -> Result<u32, String> {
+    let lower = text.to_ascii_lowercase();
+    let (number, unit) = split(&lower);
+    let factor = match unit {
+        "" | "m" | "mb" | "mib" => 1,
+        "g" | "gb" | "gib" => 1024,
+        "t" | "tb" | "tib" => 1024 * 1024,
+        _ => return Err(format!("{unit:?} is not a unit of size; use m, g or t")),
+    };
+    match scaled(number, factor, text)? {
+        0 => Err("must be more than nothing".to_owned()),
+        size => Ok(size),
+    }
+}
+
+/// `NAME=value`, or `NAME` for the value that it has here.
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some(("", _)) => Err("a variable needs a name".to_owned()),
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => std::env::var(text)
+            .map(|value| (text.to_owned(), value))
+            .map_err(|_| format!("{text} is not set here; write {text}=VALUE")),
+    }
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let end = text
+        .bytes()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+fn scaled(number: &str, factor: u32, text: &str) -> Result<u32, String> {
+    let number: u32 = number
+        .parse()
+        .map_err(|_| format!("{text:?} is not a number"))?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| format!("{text:?} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_unless_they_say_otherwise() {
+        let cases = [
+            ("90", 90),
+            ("90s", 90),
+            ("15m", 900),
+            ("2h", 7200),
+            ("1d", 86_400),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(seconds(text), Ok(expected));
+        }
+        for bad in ["", "h", "-1", "1.5h", "1w", "999999d"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_mebibytes_unless_they_say_otherwise() {
+        for (text, expected) in [("512", 512), ("512MiB", 512), ("2g", 2048), ("1T", 1 << 20)] {
+            assert_eq!(mebibytes(text), Ok(expected));
+        }
+        for bad in ["0", "1k", "g", "9999999t"] {
+            assert!(mebibytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_of_variables_may_hold_equal_signs() {
+        assert_eq!(assignment("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert!(assignment("=x").is_err());
+        assert!(assignment("SURELY_NOT_SET_HERE").is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! One file per command. Each returns the exit code.
+
+use anyhow::Result;
+
+use crate::{args::Command, sandbox::Interrupted};
+
+mod attach;
+mod completions;
+mod cp;
+mod exec;
+mod key;
+mod kill;
+mod logs;
+mod ls;
+mod ps;
+mod run;
+mod shell;
+mod start;
+mod stats;
+mod timeout;
+mod version;
+
+pub(crate) async fn dispatch(command: Command) -> Result<u8> {
+    let result = match command {
+        Command::Run(args) => run::run(&args).await,
+        Command::Ls(args) => ls::run(&args).await,
+        Command::Ps(args) => ps::run(&args).await,
+        Command::Exec(args) => exec::run(&args).await,
+        Command::Attach(args) => attach::run(&args).await,
+        Command::Shell(args) => shell::run(&args).await,
+        Command::Cp(args) => cp::run(&args).await,
+        Command::Logs(args) => logs::run(&args).await,
+        Command::Kill(args) => kill::run(&args).await,
+        Command::Stats(args) => stats::run(&args).await,
+        Command::Timeout(args) => timeout::run(&args).await,
+        Command::Key { command } => key::run(&command).await,
+        Command::Completions(args) => completions::run(&args),
+        Command::Version(args) => version::run(&args),
+    };
+    match result {
+        Err(error) => match error.downcast_ref::<Interrupted>() {
+            Some(Interrupted(code)) => Ok(*code),
+            None => Err(error),
+        },
+        ok => ok,
+    }
+}

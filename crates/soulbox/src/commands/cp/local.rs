@@ -1,0 +1,101 @@
+//! This machine's side.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use tokio::{
+    fs::File,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+};
+
+use super::{
+    Origin, archive,
+    flow::{CHUNK, Flow, Sink},
+    target::{last_name, means_contents, says_folder},
+};
+
+pub(super) fn origin(path: &Path) -> Result<Origin> {
+    let metadata = path
+        .metadata()
+        .with_context(|| path.display().to_string())?;
+    let name = last_name(path).or_else(|| last_name(&path.canonicalize().ok()?));
+    Ok(Origin {
+        is_directory: metadata.is_dir(),
+        contents: means_contents(path),
+        name,
+        mode: Some(metadata.permissions().mode() & 0o777),
+    })
+}
+
+pub(super) fn read(path: PathBuf) -> Flow {
+    Flow::spawn(|sink| async move {
+        let shown = path.display().to_string();
+        let file = File::open(&path).await.with_context(|| shown.clone())?;
+        pour(file, &sink).await.context(shown)
+    })
+}
+
+pub(super) fn standard_input() -> Flow {
+    Flow::spawn(|sink| async move {
+        pour(tokio::io::stdin(), &sink)
+            .await
+            .context("standard input")
+    })
+}
+
+async fn pour(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        let chunk = Bytes::copy_from_slice(&buffer[..length]);
+        if length == 0 || sink.send(Ok(chunk)).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+pub(super) async fn standard_output(flow: Flow) -> Result<()> {
+    fill(tokio::io::stdout(), flow).await
+}
+
+pub(super) async fn take(path: &Path, origin: &Origin, flow: Flow) -> Result<()> {
+    let is_folder = path.is_dir();
+    let own_name = is_folder || says_folder(&path.to_string_lossy());
+    let target = match &origin.name {
+        Some(name) if own_name && !origin.contents => path.join(name),
+        _ => path.to_owned(),
+    };
+    if origin.is_directory {
+        return archive::unpack(target, flow).await;
+    }
+    let is_new = !target.exists();
+    let shown = || target.display().to_string();
+    let file = match File::create(&target).await.with_context(shown) {
+        Ok(file) => file,
+        Err(error) => return flow.settle(Err(error)).await,
+    };
+    fill(file, flow).await.with_context(shown)?;
+    if let (true, Some(mode)) = (is_new, origin.mode) {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        tokio::fs::set_permissions(&target, permissions)
+            .await
+            .with_context(shown)?;
+    }
+    Ok(())
+}
+
+async fn fill(mut to: impl AsyncWrite + Unpin, mut flow: Flow) -> Result<()> {
+    let filled = async {
+        while let Some(chunk) = flow.next().await? {
+            to.write_all(&chunk).await?;
+        }
+        to.flush().await?;
+        Ok(())
+    };
+    let result = filled.await;
+    flow.settle(result).await
+}

@@ -1,0 +1,45 @@
+use anyhow::Result;
+use futures_util::{StreamExt, stream};
+
+use crate::{
+    args::KillArgs,
+    context::Server,
+    output,
+    report::{self, warning},
+};
+
+const AT_ONCE: usize = 8;
+
+pub(super) async fn run(args: &KillArgs) -> Result<u8> {
+    let server = Server::connect(&args.server)?;
+    let mut failed = false;
+    let mut ids = Vec::new();
+    if args.all {
+        ids = server.ids().await?;
+    }
+    for name in &args.sandboxes {
+        match server.find(name).await {
+            Ok(detail) => ids.push(detail.listed.id),
+            Err(error) => {
+                report::print(&error);
+                failed = true;
+            }
+        }
+    }
+    let kill = |id: String| async {
+        let result = server.client.kill(&id).await;
+        (id, result)
+    };
+    let mut killed = stream::iter(ids.into_iter().map(kill)).buffered(AT_ONCE);
+    while let Some((id, result)) = killed.next().await {
+        match result {
+            Ok(true) => output::text(&output::printable(&id))?,
+            Ok(false) => warning(&format!("sandbox {id} had ended")),
+            Err(error) => {
+                report::print(&anyhow::Error::from(error).context(format!("sandbox {id}")));
+                failed = true;
+            }
+        }
+    }
+    Ok(u8::from(failed))
+}

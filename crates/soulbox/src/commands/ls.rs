@@ -1,0 +1,89 @@
+use anyhow::Result;
+use jiff::Timestamp;
+use soulbox_client::model::ListedSandbox;
+
+use crate::{
+    args::ListArgs,
+    context::Server,
+    output::{self, Columns, cell, state_cell, units},
+};
+
+pub(super) async fn run(args: &ListArgs) -> Result<u8> {
+    let server = Server::connect(&args.server)?;
+    let sandboxes = server
+        .client
+        .list()
+        .await
+        .map_err(|error| server.explain(error))?;
+    if args.json {
+        output::json(&sandboxes)?;
+    } else if args.quiet {
+        for sandbox in &sandboxes {
+            output::text(&output::printable(&sandbox.id))?;
+        }
+    } else {
+        table(&sandboxes, Timestamp::now()).print()?;
+    }
+    Ok(0)
+}
+
+fn table(sandboxes: &[ListedSandbox], now: Timestamp) -> Columns {
+    let names = [
+        "SANDBOX", "TEMPLATE", "STATE", "STARTED", "ENDS", "CPU", "MEMORY", "METADATA",
+    ];
+    let mut columns = Columns::new(&names);
+    for sandbox in sandboxes {
+        let metadata: Vec<String> = sandbox
+            .metadata
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        columns.row(vec![
+            cell(&sandbox.id),
+            cell(sandbox.alias.as_ref().unwrap_or(&sandbox.template)),
+            state_cell(&sandbox.state),
+            cell(units::ago(&sandbox.started_at, now)),
+            cell(units::ahead(&sandbox.end_at, now)),
+            cell(sandbox.cpu_count.to_string()),
+            cell(units::bytes(u64::from(sandbox.memory_mb) << 20)),
+            cell(metadata.join(" ")),
+        ]);
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_reads_like_a_sentence() {
+        let sandbox: ListedSandbox = serde_json::from_value(serde_json::json!({
+            "sandboxID": "iabc", "templateID": "xyz", "alias": "base", "state": "running",
+            "startedAt": "2026-01-01T00:00:00Z", "endAt": "2026-01-01T00:05:00Z", "cpuCount": 2,
+            "memoryMB": 512, "diskSizeMB": 1, "envdVersion": "0", "metadata": {"job": "7\u{1b}"},
+        }))
+        .unwrap();
+        let now = "2026-01-01T00:01:00Z".parse().unwrap();
+        let shown = table(&[sandbox], now).render();
+        let row = shown.lines().nth(1).unwrap();
+        let words: Vec<&str> = row
+            .split("  ")
+            .filter(|word| !word.is_empty())
+            .map(str::trim)
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "iabc",
+                "base",
+                "running",
+                "60 s ago",
+                "in 4 min",
+                "2",
+                "512.0 MiB",
+                "job=7\\u{1b}"
+            ]
+        );
+    }
+}

@@ -1,0 +1,69 @@
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use soulbox_client::{
+    Envd,
+    envd::process::{Command, ProcessStream},
+};
+
+use crate::{
+    args::ShellArgs,
+    attach,
+    context::Server,
+    interrupts::Interrupts,
+    report::advice,
+    sandbox::{Lease, OwnSandbox, check_timeout},
+    terminal,
+};
+
+pub(super) async fn run(args: &ShellArgs) -> Result<u8> {
+    check_timeout(&args.create)?;
+    if !terminal::is_interactive() {
+        let hint = "use `soulbox run` or `soulbox exec` in scripts";
+        return Err(advice("a shell needs a terminal", hint));
+    }
+    let server = Server::connect(&args.server)?;
+    let mut interrupts = Interrupts::listen()?;
+    let user = args.user.clone();
+
+    if let Some(name) = &args.sandbox {
+        let envd = server.enter(name, user).await?;
+        let _lease = Lease::hold(&server.client, envd.sandbox_id());
+        return converse(args, &envd, &mut interrupts).await;
+    }
+    let sandbox = OwnSandbox::create(&server, &args.create, user, &mut interrupts).await?;
+    let result = converse(args, &sandbox.envd, &mut interrupts).await;
+    sandbox.discard().await;
+    result
+}
+
+/// Ctrl-C travels as a byte in raw mode; signals are for ending us from outside.
+async fn converse(args: &ShellArgs, envd: &Envd, interrupts: &mut Interrupts) -> Result<u8> {
+    tokio::select! {
+        result = async { attach::tty(envd, open(args, envd).await?).await } => result,
+        code = interrupts.next() => Ok(code),
+    }
+}
+
+/// bash where there is one.
+async fn open(args: &ShellArgs, envd: &Envd) -> Result<ProcessStream> {
+    let mut environment: BTreeMap<String, String> =
+        args.create.environment.iter().cloned().collect();
+    environment
+        .entry("TERM".to_owned())
+        .or_insert_with(terminal::kind);
+    let command = |program: &str, arguments: &[&str]| Command {
+        program: program.to_owned(),
+        arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+        environment: environment.clone(),
+        directory: args.workdir.clone(),
+        pty: Some(terminal::size()),
+        ..Command::default()
+    };
+    match envd.start(&command("/bin/bash", &["-i", "-l"])).await {
+        Err(error) if error.rpc_code() == Some("invalid_argument") => {
+            Ok(envd.start(&command("/bin/sh", &["-i"])).await?)
+        }
+        result => Ok(result?),
+    }
+}

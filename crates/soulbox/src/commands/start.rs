@@ -1,0 +1,124 @@
+//! Starting a process, with the exit codes that shells use when it cannot be.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use soulbox_client::{
+    Envd, Error,
+    envd::process::{Command, ProcessStream},
+};
+
+use crate::{args::CommandArgs, report};
+
+const TIMED_OUT: u8 = 124;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+pub(super) enum Started {
+    Running(ProcessStream),
+    /// It could not be executed, and the user has been told.
+    Refused(u8),
+}
+
+pub(super) fn command(args: &CommandArgs, limit: Option<u32>) -> Command {
+    let (program, arguments) = args.argv();
+    Command {
+        program,
+        arguments,
+        directory: args.workdir.clone(),
+        limit: limit.map(|seconds| Duration::from_secs(seconds.into())),
+        ..Command::default()
+    }
+}
+
+pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
+    match envd.start(command).await {
+        Ok(process) => Ok(Started::Running(process)),
+        Err(error) => match refusal(&error) {
+            Some(code) => {
+                report::print(&error.into());
+                Ok(Started::Refused(code))
+            }
+            None => Err(error.into()),
+        },
+    }
+}
+
+/// envd tells a failed execution by its words only.
+fn refusal(error: &Error) -> Option<u8> {
+    let Error::Rpc(rpc) = error else { return None };
+    let message = rpc.message.to_lowercase();
+    if !message.contains("starting process") {
+        return None;
+    }
+    let missing = ["no such file", "not found"]
+        .iter()
+        .any(|words| message.contains(words));
+    Some(if missing { NOT_FOUND } else { NOT_EXECUTABLE })
+}
+
+/// A command that envd ended at its limit has a code of its own.
+pub(super) fn timed_out(result: Result<u8>, limit: Option<u32>) -> Result<u8> {
+    let Some(limit) = limit else { return result };
+    match result {
+        Err(error)
+            if error.downcast_ref::<Error>().and_then(Error::rpc_code)
+                == Some("deadline_exceeded") =>
+        {
+            report::complaint(&format!("the command did not end within {limit} s"));
+            Ok(TIMED_OUT)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use soulbox_client::RpcError;
+
+    use super::*;
+
+    fn rpc(message: &str) -> Error {
+        Error::Rpc(RpcError {
+            code: "invalid_argument".to_owned(),
+            message: message.to_owned(),
+        })
+    }
+
+    #[test]
+    fn what_cannot_be_executed_gets_the_shells_codes() {
+        let cases = [
+            (
+                "error starting process 'x': No such file or directory (os error 2)",
+                Some(127),
+            ),
+            (
+                "error starting process: exec: \"x\": executable file not found in $PATH",
+                Some(127),
+            ),
+            (
+                "error starting process '/etc': Permission denied (os error 13)",
+                Some(126),
+            ),
+            ("cwd '/x' does not exist", None),
+        ];
+        for (message, code) in cases {
+            assert_eq!(refusal(&rpc(message)), code, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_missed_deadline_is_124_only_where_there_was_one() {
+        let late = || {
+            let code = "deadline_exceeded".to_owned();
+            Err(Error::Rpc(RpcError {
+                code,
+                message: String::new(),
+            })
+            .into())
+        };
+        assert_eq!(timed_out(late(), Some(1)).unwrap(), 124);
+        assert!(timed_out(late(), None).is_err());
+        assert_eq!(timed_out(Ok(3), Some(1)).unwrap(), 3);
+    }
+}

@@ -1,0 +1,123 @@
+use anyhow::Result;
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+use soulbox_client::Error;
+
+use crate::{
+    args::StatsArgs,
+    context::Server,
+    output::{self, Columns, cell, units},
+    report::warning,
+};
+
+const AT_ONCE: usize = 8;
+
+/// One sandbox's use, under the names that E2B's metrics have.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stats {
+    #[serde(rename = "sandboxID")]
+    sandbox: String,
+    cpu_count: u32,
+    cpu_used_pct: f64,
+    mem_used: u64,
+    mem_total: u64,
+    disk_used: u64,
+    disk_total: u64,
+}
+
+pub(super) async fn run(args: &StatsArgs) -> Result<u8> {
+    let server = Server::connect(&args.server)?;
+    let ids = match &args.sandbox {
+        Some(name) => vec![server.find(name).await?.listed.id],
+        None => server.ids().await?,
+    };
+    let mut all = Vec::new();
+    let mut asked = stream::iter(ids.into_iter().map(|id| stats(&server, id))).buffered(AT_ONCE);
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(stats) => all.push(stats),
+            // It ended between the list and the question.
+            Err(error) if error.is_not_found() && args.sandbox.is_none() => {}
+            Err(error) if args.sandbox.is_none() => warning(&error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if args.json {
+        output::json(&all)?;
+    } else {
+        table(&all).print()?;
+    }
+    Ok(0)
+}
+
+/// The node's newest sample, or envd's own count while there is none yet.
+async fn stats(server: &Server, id: String) -> Result<Stats, Error> {
+    if let Some(metric) = server.client.metrics(&id).await?.pop() {
+        return Ok(Stats {
+            sandbox: id,
+            cpu_count: metric.cpu_count,
+            cpu_used_pct: metric.cpu_used_pct,
+            mem_used: metric.mem_used,
+            mem_total: metric.mem_total,
+            disk_used: metric.disk_used,
+            disk_total: metric.disk_total,
+        });
+    }
+    let detail = server.client.sandbox(&id).await?;
+    let usage = server
+        .client
+        .envd(&id, detail.envd_access_token)
+        .usage()
+        .await?;
+    Ok(Stats {
+        sandbox: id,
+        cpu_count: usage.cpu_count,
+        cpu_used_pct: usage.cpu_used_pct,
+        mem_used: usage.mem_used,
+        mem_total: usage.mem_total,
+        disk_used: usage.disk_used,
+        disk_total: usage.disk_total,
+    })
+}
+
+fn table(all: &[Stats]) -> Columns {
+    let mut columns = Columns::new(&["SANDBOX", "CPU", "OF", "MEMORY", "OF", "DISK", "OF"])
+        .right_aligned(&[1, 2, 3, 4, 5, 6]);
+    for stats in all {
+        columns.row(vec![
+            cell(&stats.sandbox),
+            cell(format!("{:.1} %", stats.cpu_used_pct)),
+            cell(stats.cpu_count.to_string()),
+            cell(units::bytes(stats.mem_used)),
+            cell(units::bytes(stats.mem_total)),
+            cell(units::bytes(stats.disk_used)),
+            cell(units::bytes(stats.disk_total)),
+        ]);
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_and_limit_stand_side_by_side() {
+        let stats = Stats {
+            sandbox: "i1".to_owned(),
+            cpu_count: 2,
+            cpu_used_pct: 12.34,
+            mem_used: 10 << 20,
+            mem_total: 512 << 20,
+            disk_used: 0,
+            disk_total: 1 << 30,
+        };
+        let shown = table(&[stats]).render();
+        let words: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(
+            words.join(" "),
+            "i1 12.3 % 2 10.0 MiB 512.0 MiB 0 B 1.0 GiB"
+        );
+    }
+}

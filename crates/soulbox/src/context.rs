@@ -1,0 +1,151 @@
+//! The server that a command speaks to, and the sandbox that it speaks of.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use soulbox_client::{
+    Client, Config, Envd, Error,
+    config::{Flags, Source},
+    model::SandboxDetail,
+};
+
+use crate::{args::ServerArgs, report::advice};
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub client: Client,
+    key_source: Source,
+}
+
+impl Server {
+    pub(crate) fn connect(args: &ServerArgs) -> Result<Self> {
+        let config = Config::resolve(&flags(args), variable)?;
+        let extra_roots = variable("SSL_CERT_FILE").map(PathBuf::from);
+        Ok(Self {
+            client: Client::new(&config, extra_roots),
+            key_source: config.key_source,
+        })
+    }
+
+    /// Finds a sandbox by its id or a beginning of it that no other has.
+    pub(crate) async fn find(&self, name: &str) -> Result<SandboxDetail> {
+        check(name)?;
+        match self.client.sandbox(name).await {
+            Ok(detail) => Ok(detail),
+            Err(error) if error.is_not_found() => {
+                let ids: Vec<String> = self.ids().await?;
+                let id = unique(name, &ids)?;
+                Ok(self.client.sandbox(id).await?)
+            }
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
+    pub(crate) async fn ids(&self) -> Result<Vec<String>> {
+        let listed = self
+            .client
+            .list()
+            .await
+            .map_err(|error| self.explain(error))?;
+        Ok(listed.into_iter().map(|sandbox| sandbox.id).collect())
+    }
+
+    pub(crate) async fn enter(&self, name: &str, user: Option<String>) -> Result<Envd> {
+        let detail = self.find(name).await?;
+        Ok(self
+            .client
+            .envd(&detail.listed.id, detail.envd_access_token)
+            .as_user(user))
+    }
+
+    /// A refused key may come from a place that the user forgot about.
+    pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
+        let refused = matches!(&error, Error::Api(api) if api.status == 401);
+        let error = anyhow::Error::from(error);
+        if refused {
+            error.context(format!("the API key from {} is refused", self.key_source))
+        } else {
+            error
+        }
+    }
+}
+
+pub(crate) fn flags(args: &ServerArgs) -> Flags {
+    Flags {
+        api_url: args.api_url.clone(),
+        api_key: args.api_key.clone(),
+        data_dir: args.data_dir.clone(),
+    }
+}
+
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn check(name: &str) -> Result<()> {
+    let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    if name.is_empty() || !name.bytes().all(valid) {
+        let hint = "ids are lower-case letters and digits, as `soulbox ls` shows them";
+        return Err(advice(format!("{name:?} is not a sandbox id"), hint));
+    }
+    Ok(())
+}
+
+/// The one id that begins so.
+pub(crate) fn unique<'a>(beginning: &str, ids: &'a [String]) -> Result<&'a str> {
+    const SHOWN: usize = 5;
+    let matching: Vec<&str> = ids
+        .iter()
+        .map(String::as_str)
+        .filter(|id| id.starts_with(beginning))
+        .collect();
+    match matching.as_slice() {
+        [only] => Ok(only),
+        [] => {
+            let message = format!("there is nothing whose id begins with {beginning}");
+            Err(advice(
+                message,
+                "`soulbox ls` shows the sandboxes, `soulbox key ls` the keys",
+            ))
+        }
+        many => {
+            let shown = many
+                .iter()
+                .take(SHOWN)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ");
+            let more = if many.len() > SHOWN { ", …" } else { "" };
+            Err(advice(
+                format!("{} ids begin with {beginning}: {shown}{more}", many.len()),
+                "write some more characters of the id",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_names_an_id_only_while_it_is_unique() {
+        let ids = ["iabc", "iabd", "ix"].map(str::to_owned);
+        assert_eq!(unique("ix", &ids).unwrap(), "ix");
+        assert_eq!(unique("iabc", &ids).unwrap(), "iabc");
+        assert!(
+            unique("iab", &ids)
+                .unwrap_err()
+                .to_string()
+                .contains("iabc, iabd")
+        );
+        assert!(unique("z", &ids).is_err());
+    }
+
+    #[test]
+    fn names_that_are_no_ids_never_reach_the_server() {
+        for bad in ["", "../x", "A", "i/x", "é"] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Errors for people: what happened, why, and what to do.
+
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use soulbox_client::config::ConfigError;
+
+use crate::output;
+
+/// An error of ours that knows what to do about it.
+#[derive(Debug)]
+pub(crate) struct Advice {
+    pub message: String,
+    pub hint: String,
+}
+
+impl std::fmt::Display for Advice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Advice {}
+
+pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    Advice {
+        message: message.into(),
+        hint: hint.into(),
+    }
+    .into()
+}
+
+/// Prints an error and says what to exit with.
+pub(crate) fn failure(error: &anyhow::Error, code: u8) -> ExitCode {
+    if output::is_broken_pipe(error) {
+        // Whoever read our output has seen enough; a shell would report SIGPIPE.
+        return ExitCode::from(128 + 13);
+    }
+    print(error);
+    ExitCode::from(code)
+}
+
+pub(crate) fn print(error: &anyhow::Error) {
+    let mut text = format!(
+        "{} {}",
+        label("error:", "31"),
+        output::printable(&chain(error))
+    );
+    if let Some(hint) = hint(error) {
+        // Writing to a String cannot fail.
+        write!(text, "\n{} {hint}", label("hint:", "36")).ok();
+    }
+    line(&text);
+}
+
+/// An error that needs no exit code of ours.
+pub(crate) fn complaint(message: &str) {
+    line(&format!(
+        "{} {}",
+        label("error:", "31"),
+        output::printable(message)
+    ));
+}
+
+pub(crate) fn warning(message: &str) {
+    line(&format!(
+        "{} {}",
+        label("warning:", "33"),
+        output::printable(message)
+    ));
+}
+
+/// Something to know that is not the command's output.
+pub(crate) fn note(message: &str) {
+    line(&output::printable(message));
+}
+
+fn line(text: &str) {
+    // With stderr closed there is nobody to tell.
+    writeln!(io::stderr().lock(), "{text}").ok();
+}
+
+fn label(text: &str, colour: &str) -> String {
+    if io::stderr().is_terminal() && output::colours_wanted() {
+        format!("\x1b[1;{colour}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The whole chain on one line; causes that only repeat what was said are left out.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+fn hint(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        if let Some(advice) = cause.downcast_ref::<Advice>() {
+            return Some(advice.hint.clone());
+        }
+        if let Some(error) = cause.downcast_ref::<soulbox_client::Error>() {
+            return error.hint().map(str::to_owned);
+        }
+        cause
+            .downcast_ref::<ConfigError>()
+            .map(|error| error.hint().to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn the_chain_is_told_once_and_the_innermost_hint_survives_context() {
+        let error = Err::<(), _>(advice("no such thing", "look elsewhere"))
+            .context("cannot do it")
+            .unwrap_err();
+        assert_eq!(chain(&error), "cannot do it: no such thing");
+        assert_eq!(hint(&error).as_deref(), Some("look elsewhere"));
+    }
+}

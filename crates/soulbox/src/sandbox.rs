@@ -1,0 +1,198 @@
+//! A sandbox that belongs to a command: made for it, kept alive while it runs, ended with it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use soulbox_client::{
+    Client, Envd,
+    model::{CreateSandbox, Resources},
+};
+use tokio::{task::JoinHandle, time::timeout};
+
+use crate::{
+    args::CreateArgs,
+    context::Server,
+    interrupts::Interrupts,
+    report::{advice, warning},
+};
+
+/// Without --timeout a sandbox lives as long as its command: its end is always this far away, and
+/// moved again long before. Should this program be killed, the sandbox follows soon.
+const LEASE_SECONDS: u32 = 300;
+const RENEWAL: Duration = Duration::from_mins(1);
+/// The command is ended first, so that the user hears of the timeout and not of a lost sandbox.
+const GRACE_SECONDS: u32 = 15;
+/// How long Ctrl-C waits for a creation that is under way.
+const ABANDON_LIMIT: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct OwnSandbox {
+    pub envd: Envd,
+    client: Client,
+    lease: Option<Lease>,
+}
+
+impl OwnSandbox {
+    pub(crate) async fn create(
+        server: &Server,
+        args: &CreateArgs,
+        user: Option<String>,
+        interrupts: &mut Interrupts,
+    ) -> Result<Self> {
+        let wish = wish(args);
+        let client = server.client.clone();
+        let mut creation = tokio::spawn(async move { client.create(&wish).await });
+        let sandbox = tokio::select! {
+            created = &mut creation => created?.map_err(|error| server.explain(error))?,
+            code = interrupts.next() => return abandon(server, creation, code).await,
+        };
+        let client = server.client.clone();
+        let lease = args
+            .timeout
+            .is_none()
+            .then(|| Lease::hold(&client, &sandbox.id));
+        let envd = client
+            .envd(&sandbox.id, sandbox.envd_access_token)
+            .as_user(user);
+        Ok(Self {
+            envd,
+            client,
+            lease,
+        })
+    }
+
+    /// Ends it. A failure is told, but does not change the command's own result.
+    pub(crate) async fn discard(mut self) {
+        self.lease.take();
+        let id = self.envd.sandbox_id();
+        if let Err(error) = self.client.kill(id).await {
+            warning(&format!(
+                "sandbox {id} could not be ended: {error}; it ends at its timeout"
+            ));
+        }
+    }
+}
+
+/// Interrupted while the server was at work: what it makes must not stay behind.
+async fn abandon(
+    server: &Server,
+    creation: JoinHandle<soulbox_client::Result<soulbox_client::model::Sandbox>>,
+    code: u8,
+) -> Result<OwnSandbox> {
+    if let Ok(Ok(Ok(sandbox))) = timeout(ABANDON_LIMIT, creation).await {
+        server.client.kill(&sandbox.id).await?;
+    }
+    Err(Interrupted(code).into())
+}
+
+/// Ended by a signal before there was anything to pass through.
+#[derive(Debug)]
+pub(crate) struct Interrupted(pub u8);
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+fn wish(args: &CreateArgs) -> CreateSandbox {
+    CreateSandbox {
+        template: args.template.clone(),
+        timeout: Some(
+            args.timeout
+                .map_or(LEASE_SECONDS, |s| s.saturating_add(GRACE_SECONDS)),
+        ),
+        metadata: args.metadata.iter().cloned().collect(),
+        env_vars: args.environment.iter().cloned().collect(),
+        allow_internet_access: args.no_internet.then_some(false),
+        resources: Resources {
+            cpu_count: args.cpu,
+            memory_mb: args.memory,
+            disk_size_mb: args.disk,
+        },
+    }
+}
+
+/// Keeps a sandbox's end away while it lives.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    renewal: JoinHandle<()>,
+}
+
+impl Lease {
+    pub(crate) fn hold(client: &Client, id: &str) -> Self {
+        let (client, id) = (client.clone(), id.to_owned());
+        let renewal = tokio::spawn(async move {
+            loop {
+                // A renewal that fails is tried again; there is time for several.
+                let gone = client
+                    .connect(&id, LEASE_SECONDS)
+                    .await
+                    .is_err_and(|e| e.is_not_found());
+                if gone {
+                    return;
+                }
+                tokio::time::sleep(RENEWAL).await;
+            }
+        });
+        Self { renewal }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+/// A time limit of nothing would end the command before it began.
+pub(crate) fn check_timeout(args: &CreateArgs) -> Result<()> {
+    match args.timeout {
+        Some(0) => Err(advice(
+            "a timeout of 0 leaves no time to run",
+            "leave --timeout out for no limit",
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        create: CreateArgs,
+    }
+
+    fn wish_of(line: &[&str]) -> serde_json::Value {
+        let line = Line::parse_from(["x"].iter().chain(line));
+        serde_json::to_value(wish(&line.create)).unwrap()
+    }
+
+    #[test]
+    fn a_plain_wish_names_only_the_template_and_a_lease() {
+        assert_eq!(
+            wish_of(&[]),
+            serde_json::json!({"templateID": "base", "timeout": 300})
+        );
+    }
+
+    #[test]
+    fn every_option_reaches_the_server_under_its_name() {
+        let line = "--template t --timeout 1m --env A=1 --metadata job=7 --cpu 4 --memory 1g \
+                    --disk 500m --no-internet";
+        assert_eq!(
+            wish_of(&line.split_whitespace().collect::<Vec<_>>()),
+            serde_json::json!({
+                "templateID": "t", "timeout": 75, "envVars": {"A": "1"}, "metadata": {"job": "7"},
+                "cpuCount": 4, "memoryMB": 1024, "diskSizeMB": 500, "allow_internet_access": false,
+            })
+        );
+    }
+}
