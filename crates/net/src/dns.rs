@@ -1,0 +1,10 @@
+//! Names: the forwarder that sandboxes ask, and the wildcard server of `soulbox dns`.
+
+mod admission;
+mod forwarder;
+mod message;
+mod upstream;
+mod wildcard;
+
+pub(crate) use forwarder::Forwarder;
+pub use wildcard::wildcard_dns;

@@ -1,0 +1,76 @@
+//! How much one sandbox, and all of them, may ask at the same time.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Counts what is under way; a full count refuses instead of queueing.
+#[derive(Debug)]
+pub(super) struct Admission {
+    each: usize,
+    all: usize,
+    under_way: Mutex<HashMap<Ipv4Addr, usize>>,
+}
+
+/// One admitted piece of work; gives its place back when dropped.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    source: Ipv4Addr,
+    door: Arc<Admission>,
+}
+
+impl Admission {
+    pub(super) fn new(each: usize, all: usize) -> Arc<Self> {
+        Arc::new(Self {
+            each,
+            all,
+            under_way: Mutex::default(),
+        })
+    }
+
+    pub(super) fn admit(self: &Arc<Self>, source: Ipv4Addr) -> Option<Admitted> {
+        let mut under_way = self.under_way.lock();
+        let total: usize = under_way.values().sum();
+        let own = under_way.get(&source).copied().unwrap_or(0);
+        if total >= self.all || own >= self.each {
+            return None;
+        }
+        under_way.insert(source, own + 1);
+        Some(Admitted {
+            source,
+            door: Arc::clone(self),
+        })
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut under_way = self.door.under_way.lock();
+        match under_way.get_mut(&self.source) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => {
+                under_way.remove(&self.source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_greedy_source_leaves_room_for_others() {
+        let door = Admission::new(2, 3);
+        let (greedy, other) = (Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 3));
+        let first = door.admit(greedy).unwrap();
+        let _second = door.admit(greedy).unwrap();
+        assert!(door.admit(greedy).is_none());
+        let _third = door.admit(other).unwrap();
+        assert!(door.admit(other).is_none(), "three in all");
+        drop(first);
+        assert!(door.admit(greedy).is_some());
+    }
+}

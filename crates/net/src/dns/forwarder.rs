@@ -1,0 +1,159 @@
+//! The name server at the gateway's address. It has no cache and no opinion: questions of our own
+//! sandboxes go to the host's name servers, answers come back, and everything is bounded.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::admission::Admission;
+use super::message;
+use super::upstream::{Upstream, framed};
+use crate::{Error, Ipv4Net, NetConfig};
+
+const PORT: u16 = 53;
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// No name and no sane option needs more.
+const LARGEST_QUERY: usize = 4096;
+const QUERIES_EACH: usize = 64;
+const QUERIES: usize = 1024;
+const CONNECTIONS_EACH: usize = 8;
+const CONNECTIONS: usize = 256;
+/// A connection without a question for this long is closed; so is one that does not read.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Bound sockets, not yet serving.
+#[derive(Debug)]
+pub(crate) struct Forwarder {
+    udp: Arc<UdpSocket>,
+    tcp: TcpListener,
+    range: Ipv4Net,
+    upstream: Arc<Upstream>,
+}
+
+impl Forwarder {
+    pub(crate) async fn bind(config: &NetConfig) -> Result<Self, Error> {
+        let address = SocketAddr::from((config.gateway(), PORT));
+        let failed = |source| Error::DnsListen { address, source };
+        Ok(Self {
+            udp: Arc::new(UdpSocket::bind(address).await.map_err(failed)?),
+            tcp: TcpListener::bind(address).await.map_err(failed)?,
+            range: config.range,
+            upstream: Arc::new(Upstream::new(&config.upstream_dns, RESOLV_CONF)),
+        })
+    }
+
+    pub(crate) async fn serve(self, stop: CancellationToken) {
+        let both = async { tokio::join!(self.serve_udp(), self.serve_tcp()) };
+        stop.run_until_cancelled(both).await;
+    }
+
+    async fn serve_udp(&self) {
+        let door = Admission::new(QUERIES_EACH, QUERIES);
+        // Ends what is under way when we end.
+        let mut under_way = JoinSet::new();
+        let mut buffer = vec![0; LARGEST_QUERY + 1];
+        loop {
+            while under_way.try_join_next().is_some() {}
+            let (length, from) = match self.udp.recv_from(&mut buffer).await {
+                Ok(received) => received,
+                Err(error) => {
+                    rest("receiving questions", &error).await;
+                    continue;
+                }
+            };
+            let query = &buffer[..length];
+            if length > LARGEST_QUERY || !message::is_query(query) {
+                continue;
+            }
+            let Some(place) = self.ours(from).and_then(|source| door.admit(source)) else {
+                continue;
+            };
+            let (query, socket) = (query.to_vec(), Arc::clone(&self.udp));
+            let upstream = Arc::clone(&self.upstream);
+            under_way.spawn(async move {
+                let answer = upstream.ask_udp(&query).await;
+                let answer = answer.unwrap_or_else(|| message::failure(&query));
+                // A sandbox that is gone, or a full buffer: UDP may lose it.
+                socket.send_to(&answer, from).await.ok();
+                drop(place);
+            });
+        }
+    }
+
+    async fn serve_tcp(&self) {
+        let door = Admission::new(CONNECTIONS_EACH, CONNECTIONS);
+        let mut under_way = JoinSet::new();
+        loop {
+            while under_way.try_join_next().is_some() {}
+            let (stream, from) = match self.tcp.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    rest("accepting connections", &error).await;
+                    continue;
+                }
+            };
+            let Some(place) = self.ours(from).and_then(|source| door.admit(source)) else {
+                continue;
+            };
+            let upstream = Arc::clone(&self.upstream);
+            under_way.spawn(async move {
+                if let Err(error) = converse(stream, &upstream).await {
+                    tracing::debug!(%from, %error, "name server connection ended");
+                }
+                drop(place);
+            });
+        }
+    }
+
+    fn ours(&self, from: SocketAddr) -> Option<Ipv4Addr> {
+        match from.ip() {
+            IpAddr::V4(source) if self.range.contains(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// One question after the other on one connection.
+async fn converse(mut stream: TcpStream, upstream: &Upstream) -> io::Result<()> {
+    loop {
+        let length = match within(IDLE, stream.read_u16()).await {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            length => usize::from(length?),
+        };
+        if length > LARGEST_QUERY {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the question is too long",
+            ));
+        }
+        let mut query = vec![0; length];
+        within(IDLE, stream.read_exact(&mut query)).await?;
+        if !message::is_query(&query) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a question"));
+        }
+        let answer = upstream
+            .ask_tcp(&query)
+            .await
+            .unwrap_or_else(|| message::failure(&query));
+        within(IDLE, stream.write_all(&framed(&answer)?)).await?;
+    }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(limit, work)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Errors such as a lack of descriptors pass; asking again at once would only burn the processor.
+async fn rest(doing: &str, error: &io::Error) {
+    tracing::warn!(%error, "name server: {doing} failed");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}

@@ -1,0 +1,76 @@
+//! What can go wrong, said so that the operator knows what to do.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::Ipv4Net;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("all {max} network slots are in use: stop some sandboxes or raise the limit")]
+    NoCapacity { max: u32 },
+
+    #[error("invalid network configuration: {0}")]
+    Config(String),
+
+    #[error(
+        "the address range {range} is already used by {user}: choose another range for sandboxes"
+    )]
+    RangeInUse { range: Ipv4Net, user: String },
+
+    #[error(
+        "every range from 10.213.0.0/16 to 10.219.0.0/16 is used on this host: \
+         name a free private range for sandboxes in the configuration"
+    )]
+    NoFreeRange,
+
+    #[error(
+        "the program `nft` was not found: install the package `nftables` \
+         (apt install nftables, dnf install nftables, apk add nftables)"
+    )]
+    NftMissing,
+
+    #[error("the firewall refused the change: {0}")]
+    Firewall(String),
+
+    #[error(
+        "cannot answer DNS on {address}: {source}. Another name server may listen on every \
+         address of this host; bind it to its own addresses (dnsmasq: bind-interfaces)"
+    )]
+    DnsListen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+
+    #[error("{doing}: {source}")]
+    Kernel { doing: String, source: io::Error },
+
+    #[error("{doing} took longer than {seconds} s")]
+    TimedOut { doing: &'static str, seconds: u64 },
+
+    #[error("network slot {index} cannot be adopted: {why}")]
+    NotAdoptable { index: u32, why: String },
+
+    #[error("the network is closed")]
+    Closed,
+}
+
+impl Error {
+    pub(crate) fn kernel(doing: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Kernel {
+            doing: doing.into(),
+            source: source.into(),
+        }
+    }
+}
+
+/// Adds what was being done to an error of the kernel.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|error| Error::kernel(what(), error))
+    }
+}

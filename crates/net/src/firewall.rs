@@ -1,0 +1,76 @@
+//! The one nftables table: put in place as a whole, never changed per sandbox.
+
+mod conflict;
+mod rules;
+
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+pub(crate) use conflict::warnings;
+pub(crate) use rules::Rules;
+
+use crate::Error;
+use crate::error::Doing;
+
+const TIME: Duration = Duration::from_secs(10);
+
+/// Replaces the table in one transaction: at no moment is there a packet without rules.
+pub(crate) async fn apply(rules: &Rules<'_>) -> Result<(), Error> {
+    run(&["-f", "-"], rules.to_string().as_bytes())
+        .await
+        .map(drop)
+}
+
+/// Removes the table; one that does not exist is no error.
+pub(crate) async fn remove(table: &str) -> Result<(), Error> {
+    // Adding first makes deleting safe whether it was there or not.
+    let script = format!("add table inet {table}\ndelete table inet {table}\n");
+    run(&["-f", "-"], script.as_bytes()).await.map(drop)
+}
+
+async fn run(arguments: &[&str], input: &[u8]) -> Result<Output, Error> {
+    let doing = || "running nft".to_owned();
+    let mut child = Command::new(find("nft").ok_or(Error::NftMissing)?)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .doing(doing)?;
+    let talk = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that ends early says why on its standard error.
+            stdin.write_all(input).await.ok();
+        }
+        child.wait_with_output().await
+    };
+    let output = timeout(TIME, talk)
+        .await
+        .map_err(|_| Error::TimedOut {
+            doing: "nft",
+            seconds: TIME.as_secs(),
+        })?
+        .doing(doing)?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Firewall(
+        complaint.lines().take(4).collect::<Vec<_>>().join(" | "),
+    ))
+}
+
+/// Administrators' programs are often not on the path of a service.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}

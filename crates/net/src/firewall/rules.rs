@@ -1,0 +1,177 @@
+//! The rules as text for `nft`. `docs/network.md` has them as a table with the reasons.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use crate::Ipv4Net;
+use crate::link::INTERNET_GROUP;
+use crate::names::Names;
+
+/// Never reachable unless the operator opens it: other people's private networks, this host's own
+/// and its provider's. Of the three documentation ranges 203.0.113.0/24 is left out: nobody's
+/// private network uses it, and test beds (ours too) use it as their internet.
+const PRIVATE: [Ipv4Net; 15] = [
+    Ipv4Net::literal(0, 0, 0, 0, 8),        // this network
+    Ipv4Net::literal(10, 0, 0, 0, 8),       // private
+    Ipv4Net::literal(100, 64, 0, 0, 10),    // carrier-grade NAT; some clouds' metadata
+    Ipv4Net::literal(127, 0, 0, 0, 8),      // loopback
+    Ipv4Net::literal(168, 63, 129, 16, 32), // Azure's host agent, on a public address
+    Ipv4Net::literal(169, 254, 0, 0, 16),   // link-local; metadata of most clouds
+    Ipv4Net::literal(172, 16, 0, 0, 12),    // private
+    Ipv4Net::literal(192, 0, 0, 0, 24),     // protocol assignments; Oracle's metadata
+    Ipv4Net::literal(192, 0, 2, 0, 24),     // documentation
+    Ipv4Net::literal(192, 88, 99, 0, 24),   // old 6to4 relays
+    Ipv4Net::literal(192, 168, 0, 0, 16),   // private
+    Ipv4Net::literal(198, 18, 0, 0, 15),    // benchmarking of network devices
+    Ipv4Net::literal(198, 51, 100, 0, 24),  // documentation
+    Ipv4Net::literal(224, 0, 0, 0, 4),      // multicast
+    Ipv4Net::literal(240, 0, 0, 0, 4),      // reserved, and broadcast
+];
+
+/// Connections that one sandbox may have through the host. The kernel's table of them is shared
+/// by the machine: without a limit, one sandbox could fill it and cut off everybody.
+const FLOWS: u32 = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Rules<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) range: Ipv4Net,
+    pub(crate) gateway: Ipv4Addr,
+    pub(crate) open_ranges: &'a [Ipv4Net],
+}
+
+impl fmt::Display for Rules<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { range, gateway, .. } = self;
+        let table = self.names.table();
+        let cables = format!("\"{}*\"", self.names.slot_prefix());
+        let private = elements(&PRIVATE);
+        let opened = elements(self.open_ranges);
+        write!(
+            formatter,
+            "add table inet {table}
+delete table inet {table}
+table inet {table} {{
+    set private {{
+        type ipv4_addr
+        flags interval
+        auto-merge
+        {private}
+    }}
+    set opened {{
+        type ipv4_addr
+        flags interval
+        auto-merge
+        {opened}
+    }}
+    set flows {{
+        type ipv4_addr
+        size 65535
+        flags dynamic
+    }}
+    chain refuse {{
+        meta l4proto tcp reject with tcp reset
+        reject with icmpx admin-prohibited
+    }}
+    chain genuine {{
+        type filter hook prerouting priority raw; policy accept;
+        iifname != {cables} accept
+        meta nfproto ipv6 accept
+        ip saddr != {range} drop
+        fib saddr . iif oif missing drop
+    }}
+    chain to_host {{
+        type filter hook input priority filter - 10; policy accept;
+        iifname != {cables} accept
+        iifgroup != {INTERNET_GROUP} goto refuse
+        ip daddr != {gateway} goto refuse
+        ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
+        udp dport 53 accept
+        tcp dport 53 accept
+        goto refuse
+    }}
+    chain from_host {{
+        type filter hook output priority filter - 10; policy accept;
+        oifname {cables} ct state new goto refuse
+    }}
+    chain through {{
+        type filter hook forward priority filter - 10; policy accept;
+        iifname {cables} goto leaving
+        oifname {cables} goto entering
+    }}
+    chain leaving {{
+        meta nfproto ipv6 goto refuse
+        iifgroup != {INTERNET_GROUP} goto refuse
+        oifname {cables} goto refuse
+        ip daddr {range} goto refuse
+        ip daddr @private ip daddr != @opened goto refuse
+        ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
+        accept
+    }}
+    chain entering {{
+        ct state established,related accept
+        drop
+    }}
+    chain masks {{
+        type nat hook postrouting priority srcnat; policy accept;
+        ip saddr {range} oifname != {cables} masquerade
+    }}
+}}
+"
+        )
+    }
+}
+
+/// A set cannot be given an empty list.
+fn elements(ranges: &[Ipv4Net]) -> String {
+    if ranges.is_empty() {
+        return String::new();
+    }
+    let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    format!("elements = {{ {} }}", ranges.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(address: &str) -> bool {
+        PRIVATE
+            .iter()
+            .any(|range| range.contains(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn metadata_and_private_addresses_are_denied() {
+        for address in [
+            "169.254.169.254",
+            "100.100.100.200",
+            "192.0.0.192",
+            "168.63.129.16",
+            "10.0.0.1",
+        ] {
+            assert!(denied(address), "{address}");
+        }
+        for address in [
+            "172.31.255.255",
+            "192.168.1.1",
+            "127.0.0.1",
+            "255.255.255.255",
+        ] {
+            assert!(denied(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn the_internet_and_our_test_beds_are_not_denied() {
+        for address in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "203.0.113.80",
+            "172.32.0.1",
+            "11.0.0.1",
+        ] {
+            assert!(!denied(address), "{address}");
+        }
+    }
+}

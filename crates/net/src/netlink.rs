@@ -1,0 +1,183 @@
+//! A blocking rtnetlink socket: the kernel answers at once, so a thread that is allowed to enter
+//! namespaces needs no event loop.
+//!
+//! A socket belongs for life to the namespace in which it was made, wherever its thread goes later.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, socket_with, sockopt,
+};
+
+/// The kernel answers in microseconds; this only keeps a bug from waiting for ever.
+const ANSWER: Duration = Duration::from_secs(5);
+const BUFFER: usize = 64 * 1024;
+/// Protocol number 0, which rustix writes like this.
+const ROUTING: Option<rustix::net::Protocol> = None;
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+/// One change, and the flags that say what may exist already.
+pub(crate) type Change = (RouteNetlinkMessage, u16);
+
+impl Netlink {
+    /// A socket in the calling thread's network namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            ROUTING,
+        )?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER))?;
+        rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    /// Makes one change and waits for the kernel's word on it.
+    pub(crate) fn apply(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.apply_all(vec![(message, flags)])
+    }
+
+    /// Sends all changes in one system call; the first refusal is the error.
+    pub(crate) fn apply_all(&mut self, changes: Vec<Change>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut open = changes.len();
+        for (message, flags) in changes {
+            self.push(&mut bytes, message, flags | NLM_F_ACK);
+        }
+        let last = self.sequence;
+        let first = last
+            .wrapping_sub(u32::try_from(open).unwrap_or(u32::MAX))
+            .wrapping_add(1);
+        self.send(&bytes)?;
+        let mut refused = None;
+        while open > 0 {
+            self.receive(|header, bytes| {
+                let ours = header.sequence_number().wrapping_sub(first) <= last.wrapping_sub(first);
+                if ours && header.message_type() == ERROR {
+                    open = open.saturating_sub(1);
+                    if let Some(error) = refusal(bytes) {
+                        refused.get_or_insert(error);
+                    }
+                }
+            })?;
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Asks for one object.
+    pub(crate) fn get(&mut self, message: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+        self.ask(message, 0)?
+            .pop()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Asks for all objects of a kind. What the parser does not know is left out.
+    pub(crate) fn list(
+        &mut self,
+        message: RouteNetlinkMessage,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.ask(message, NLM_F_DUMP)
+    }
+
+    fn ask(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut bytes = Vec::new();
+        self.push(&mut bytes, message, flags);
+        self.send(&bytes)?;
+        let sequence = self.sequence;
+        let (mut answers, mut done, mut refused) = (Vec::new(), false, None);
+        while !done {
+            self.receive(|header, bytes| {
+                if header.sequence_number() != sequence {
+                    return;
+                }
+                match header.message_type() {
+                    DONE => done = true,
+                    ERROR => {
+                        done = true;
+                        refused = refusal(bytes);
+                    }
+                    _ => {
+                        done |= flags & NLM_F_DUMP == 0;
+                        let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes);
+                        if let Ok(NetlinkPayload::InnerMessage(answer)) =
+                            parsed.map(|message| message.payload)
+                        {
+                            answers.push(answer);
+                        }
+                    }
+                }
+            })?;
+        }
+        refused.map_or(Ok(answers), Err)
+    }
+
+    fn push(&mut self, bytes: &mut Vec<u8>, message: RouteNetlinkMessage, flags: u16) {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = NetlinkMessage::from(message);
+        message.header.flags = NLM_F_REQUEST | flags;
+        message.header.sequence_number = self.sequence;
+        message.finalize();
+        let start = bytes.len();
+        // The next message must start on a multiple of four bytes.
+        bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
+        message.serialize(&mut bytes[start..start + message.buffer_len()]);
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let sent = rustix::net::send(&self.socket, bytes, SendFlags::empty())?;
+        if sent == bytes.len() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WriteZero.into())
+        }
+    }
+
+    /// Reads one datagram and shows each message in it.
+    fn receive(&mut self, mut each: impl FnMut(&NetlinkBuffer<&[u8]>, &[u8])) -> io::Result<()> {
+        let (_, length) =
+            rustix::net::recv(&self.socket, self.buffer.as_mut_slice(), RecvFlags::TRUNC)?;
+        let mut rest = self
+            .buffer
+            .get(..length)
+            .ok_or(io::ErrorKind::InvalidData)?;
+        while let Ok(header) = NetlinkBuffer::new_checked(rest) {
+            let length = header.length() as usize;
+            each(&header, &rest[..length]);
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+/// The negative errno after the header; zero is an acknowledgement.
+fn refusal(message: &[u8]) -> Option<io::Error> {
+    let code = message
+        .get(16..20)?
+        .try_into()
+        .map(i32::from_ne_bytes)
+        .ok()?;
+    (code != 0).then(|| io::Error::from_raw_os_error(code.wrapping_neg()))
+}

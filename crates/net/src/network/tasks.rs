@@ -1,0 +1,68 @@
+//! What runs in the background: ready slots are built, and those that left become free.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+const LATER_LOOKS: Duration = Duration::from_secs(1);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// Frees numbers whose links are gone. The kernel takes down a namespace some time after its last
+/// process, and a sandbox may outlive our `Slot`: so look soon, then ever more rarely.
+pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
+    let mut pause = FIRST_LOOK;
+    while stop
+        .run_until_cancelled(next_look(&host, &mut pause))
+        .await
+        .is_some()
+    {
+        for index in host.book.leaving() {
+            if !host.link_exists(index) {
+                host.book.release(index);
+            }
+        }
+    }
+}
+
+async fn next_look(host: &Host, pause: &mut Duration) {
+    if host.book.leaving().is_empty() {
+        host.book.left.notified().await;
+        *pause = FIRST_LOOK;
+    }
+    let newcomer = tokio::time::timeout(*pause, host.book.left.notified()).await;
+    *pause = if newcomer.is_ok() {
+        FIRST_LOOK
+    } else {
+        (*pause * 2).min(LATER_LOOKS)
+    };
+}
+
+/// Keeps the pool full.
+pub(super) async fn fill_pool(host: Arc<Host>, stop: CancellationToken) {
+    stop.run_until_cancelled(fill_for_ever(&host)).await;
+    host.book.drain_ready();
+}
+
+async fn fill_for_ever(host: &Arc<Host>) {
+    loop {
+        while host.book.stats().pool < host.config.pool {
+            let Some(lease) = host.book.lease_for_pool() else {
+                break;
+            };
+            let built = Host::build(host, lease).await;
+            if let Err(error) = &built {
+                tracing::warn!(%error, "a network slot could not be built; trying again");
+            }
+            let failed = built.is_err();
+            host.book.built_for_pool(built.ok());
+            if failed {
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+        }
+        host.book.changed.notified().await;
+    }
+}

@@ -1,0 +1,229 @@
+//! One sandbox's network, and the book of which slot is where.
+//!
+//! ```text
+//! free ──lease──► used ──drop──► leaving ──link gone──► free
+//!                                   ▲ │
+//!        links of a former server ──┘ └──adopt──► used
+//! ```
+//! A slot is given out again only when its link has really left the host: the sandbox's processes
+//! may outlive the `Slot` value, and its address is theirs until the last of them is gone.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::NetStats;
+
+/// A network namespace with an address and a way out.
+#[derive(Debug)]
+pub struct Slot {
+    // Closed before the lease ends: fields are dropped in this order.
+    pub(crate) netns: OwnedFd,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) gateway: Ipv4Addr,
+    pub(crate) link: String,
+    pub(crate) lease: Lease,
+}
+
+impl Slot {
+    pub fn index(&self) -> u32 {
+        self.lease.index
+    }
+
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Also where the sandbox's name server is.
+    pub fn gateway(&self) -> Ipv4Addr {
+        self.gateway
+    }
+
+    /// The host's end of the cable.
+    pub fn host_interface(&self) -> &str {
+        &self.link
+    }
+
+    pub fn netns(&self) -> BorrowedFd<'_> {
+        self.netns.as_fd()
+    }
+}
+
+/// The right to use a slot's number.
+pub(crate) struct Lease {
+    pub(crate) index: u32,
+    book: Arc<Book>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.book.pages.lock().leaving.insert(self.index);
+        self.book.left.notify_one();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Lease({})", self.index)
+    }
+}
+
+/// Who has which number.
+#[derive(Debug)]
+pub(crate) struct Book {
+    pages: Mutex<Pages>,
+    max: u32,
+    /// A slot is on its way out: somebody should watch it go.
+    pub(crate) left: Notify,
+    /// A number became free, or a ready slot was taken.
+    pub(crate) changed: Notify,
+    /// A number or a ready slot came: for those who found none.
+    pub(crate) came: Notify,
+}
+
+#[derive(Debug)]
+struct Pages {
+    /// Oldest first, so that an address rests as long as possible before its next owner.
+    free: VecDeque<u32>,
+    leaving: BTreeSet<u32>,
+    ready: VecDeque<Slot>,
+    /// Slots being built for the pool: taken, but soon anybody's.
+    building: usize,
+}
+
+impl Book {
+    /// `present` are the numbers whose links exist already.
+    pub(crate) fn new(max: u32, present: BTreeSet<u32>) -> Self {
+        let free = (0..max).filter(|index| !present.contains(index)).collect();
+        Self {
+            pages: Mutex::new(Pages {
+                free,
+                leaving: present,
+                ready: VecDeque::new(),
+                building: 0,
+            }),
+            max,
+            left: Notify::new(),
+            changed: Notify::new(),
+            came: Notify::new(),
+        }
+    }
+
+    pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
+        let index = self.pages.lock().free.pop_front()?;
+        Some(Lease {
+            index,
+            book: Arc::clone(self),
+        })
+    }
+
+    /// Takes over a number whose link exists but which nobody here has.
+    pub(crate) fn claim(self: &Arc<Self>, index: u32) -> Option<Lease> {
+        let claimed = self.pages.lock().leaving.remove(&index);
+        claimed.then(|| Lease {
+            index,
+            book: Arc::clone(self),
+        })
+    }
+
+    pub(crate) fn leaving(&self) -> Vec<u32> {
+        self.pages.lock().leaving.iter().copied().collect()
+    }
+
+    /// The link is gone.
+    pub(crate) fn release(&self, index: u32) {
+        let mut pages = self.pages.lock();
+        if pages.leaving.remove(&index) && index < self.max {
+            pages.free.push_back(index);
+            drop(pages);
+            self.changed.notify_one();
+            self.came.notify_waiters();
+        }
+    }
+
+    /// A number for a slot that will be put into the pool.
+    pub(crate) fn lease_for_pool(self: &Arc<Self>) -> Option<Lease> {
+        let lease = self.lease()?;
+        self.pages.lock().building += 1;
+        Some(lease)
+    }
+
+    /// What came of it.
+    pub(crate) fn built_for_pool(&self, slot: Option<Slot>) {
+        let mut pages = self.pages.lock();
+        pages.building -= 1;
+        pages.ready.extend(slot);
+        drop(pages);
+        self.came.notify_waiters();
+    }
+
+    /// Whether a slot will come that nobody has to give up.
+    pub(crate) fn is_one_coming(&self) -> bool {
+        let pages = self.pages.lock();
+        pages.building > 0 || !pages.leaving.is_empty()
+    }
+
+    pub(crate) fn take_ready(&self) -> Option<Slot> {
+        let slot = self.pages.lock().ready.pop_front();
+        if slot.is_some() {
+            self.changed.notify_one();
+        }
+        slot
+    }
+
+    pub(crate) fn drain_ready(&self) {
+        let ready = std::mem::take(&mut self.pages.lock().ready);
+        drop(ready);
+    }
+
+    pub(crate) fn stats(&self) -> NetStats {
+        let pages = self.pages.lock();
+        let (free, pool) = (pages.free.len(), pages.ready.len());
+        let known = free + pool + pages.leaving.len();
+        NetStats {
+            free,
+            pool,
+            used: (self.max as usize).saturating_sub(known),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_lease_is_free_only_after_its_link_left() {
+        let book = Arc::new(Book::new(2, BTreeSet::new()));
+        let lease = book.lease().unwrap();
+        drop(lease);
+        assert_eq!(book.leaving(), [0]);
+        assert_eq!(book.lease().unwrap().index, 1);
+        assert!(book.lease().is_none());
+        book.release(0);
+        assert_eq!(book.lease().unwrap().index, 0);
+    }
+
+    #[test]
+    fn only_a_present_number_can_be_claimed_and_only_once() {
+        let book = Arc::new(Book::new(4, BTreeSet::from([2])));
+        assert!(book.claim(1).is_none());
+        let lease = book.claim(2).unwrap();
+        assert!(book.claim(2).is_none());
+        assert_eq!(
+            book.stats(),
+            NetStats {
+                free: 3,
+                used: 1,
+                pool: 0
+            }
+        );
+        drop(lease);
+        assert_eq!(book.leaving(), [2]);
+    }
+}

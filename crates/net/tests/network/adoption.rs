@@ -1,0 +1,183 @@
+//! A killed server loses no sandbox, and a sandbox without internet never gets it in between.
+
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+
+use soulbox_net::{Error, Network, Slot};
+
+use crate::bed::{Bed, Internet, LIMIT, inside, reach, skipped};
+
+const ROLE: &str = "SOULBOX_NET_TEST_ROLE";
+const THIS_TEST: &str = "adoption::a_killed_server_loses_no_sandbox_and_opens_none";
+
+/// A process that is killed however the test ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// The sandbox: any process that lives in the namespace.
+fn sandbox_in(slot: &Slot) -> Child {
+    inside(slot.netns(), || {
+        Command::new("sleep").arg("60").spawn().unwrap()
+    })
+}
+
+fn namespace_of(pid: u32) -> OwnedFd {
+    std::fs::File::open(format!("/proc/{pid}/ns/net"))
+        .unwrap()
+        .into()
+}
+
+/// The server that will be killed: two sandboxes, one of them without internet.
+#[expect(
+    clippy::zombie_processes,
+    reason = "the sandboxes outlive this process on purpose"
+)]
+async fn server(bed: &Bed) {
+    let network = bed.open().await;
+    for internet in [true, false] {
+        let slot = network.acquire().await.unwrap();
+        network.set_internet(&slot, internet).await.unwrap();
+        let sandbox = sandbox_in(&slot);
+        println!("\nsandbox {} {}", slot.index(), sandbox.id());
+        std::mem::forget(slot);
+    }
+    println!("\nready");
+    tokio::time::sleep(LIMIT).await;
+}
+
+#[tokio::test]
+async fn a_killed_server_loses_no_sandbox_and_opens_none() {
+    if skipped() {
+        return;
+    }
+    if std::env::var_os(ROLE).is_some() {
+        // Not `Bed::new`, whose clean-up is the parent's.
+        return server(&std::mem::ManuallyDrop::new(Bed::new("7e31", 31))).await;
+    }
+    let bed = Bed::new("7e31", 31);
+    let internet = Internet::new([203, 0, 113, 230], "7e31");
+    let _service = internet.listen(443);
+    let target = SocketAddr::from((internet.address, 443));
+
+    let mut server = Killed(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", THIS_TEST, "--nocapture"])
+            .env(ROLE, "server")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let mut sandboxes = Vec::new();
+    for line in lines
+        .map_while(Result::ok)
+        .take_while(|line| line != "ready")
+    {
+        if let Some(rest) = line.strip_prefix("sandbox ") {
+            let (index, pid) = rest.split_once(' ').unwrap();
+            sandboxes.push((index.parse::<u32>().unwrap(), Process(pid.parse().unwrap())));
+        }
+    }
+    let [(open, open_pid), (closed, closed_pid)] = &sandboxes[..] else {
+        panic!("{sandboxes:?}")
+    };
+    drop(server);
+    // Two sandboxes and the gateway: the killed server's ready slots go by themselves.
+    bed.wait_for_links(3).await;
+    assert!(bed.table_exists());
+
+    let network = bed.open().await;
+    let fresh = network.acquire().await.unwrap();
+    assert!(fresh.index() != *open && fresh.index() != *closed);
+    let strange = network.adopt(*open, namespace_of(closed_pid.0), true).await;
+    assert!(
+        matches!(strange, Err(Error::NotAdoptable { .. })),
+        "{strange:?}"
+    );
+
+    let first = network
+        .adopt(*open, namespace_of(open_pid.0), true)
+        .await
+        .unwrap();
+    let second = network
+        .adopt(*closed, namespace_of(closed_pid.0), false)
+        .await
+        .unwrap();
+    assert_eq!(reach(&first, target).await, Ok(()));
+    assert_eq!(
+        reach(&second, target).await,
+        Err(ErrorKind::ConnectionRefused)
+    );
+    let twice = network.adopt(*open, namespace_of(open_pid.0), true).await;
+    assert!(
+        matches!(twice, Err(Error::NotAdoptable { .. })),
+        "{twice:?}"
+    );
+
+    drop((first, second, fresh));
+    drop(sandboxes);
+    network.close().await;
+    assert!(bed.links().is_empty() && !bed.table_exists());
+}
+
+#[tokio::test]
+async fn between_two_servers_a_closed_sandbox_stays_closed() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e32", 32);
+    let internet = Internet::new([203, 0, 113, 240], "7e32");
+    let _service = internet.listen(443);
+    let target = SocketAddr::from((internet.address, 443));
+    let network = bed.open().await;
+    let slot = network.acquire().await.unwrap();
+    network.set_internet(&slot, false).await.unwrap();
+    drop(network);
+    assert_eq!(
+        reach(&slot, target).await,
+        Err(ErrorKind::ConnectionRefused),
+        "no server"
+    );
+    // The slot's sandbox tries all the time while the next server opens.
+    let opening = Network::open(bed.config());
+    let trying = async {
+        for _ in 0..50 {
+            assert_eq!(
+                reach(&slot, target).await,
+                Err(ErrorKind::ConnectionRefused)
+            );
+        }
+    };
+    let (network, ()) = tokio::join!(opening, trying);
+    let network = network.unwrap();
+    assert_eq!(
+        reach(&slot, target).await,
+        Err(ErrorKind::ConnectionRefused),
+        "not adopted yet"
+    );
+    drop(slot);
+    network.close().await;
+}
+
+/// A process that is not our child.
+#[derive(Debug)]
+struct Process(u32);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.0)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+        }
+    }
+}

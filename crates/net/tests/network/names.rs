@@ -1,0 +1,147 @@
+//! Names are resolved through the gateway, by the servers that the host uses.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use soulbox_net::{NetConfig, Network, connect_in};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::bed::{Bed, SOON, inside, skipped};
+
+/// A question for `x.test`, type A.
+const QUESTION: &[u8] =
+    b"\xab\xcd\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x04test\x00\x00\x01\x00\x01";
+
+/// A server on loopback that answers every question with itself, marked as an answer.
+async fn fake_upstream() -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    let udp = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = udp.local_addr().unwrap();
+    let tcp = tokio::net::TcpListener::bind(address).await.unwrap();
+    let serve = async move {
+        let mut buffer = [0; 512];
+        loop {
+            tokio::select! {
+                Ok((length, from)) = udp.recv_from(&mut buffer) => {
+                    buffer[2] |= 0x80;
+                    udp.send_to(&buffer[..length], from).await.unwrap();
+                }
+                Ok((mut stream, _)) = tcp.accept() => {
+                    let mut question = vec![0; usize::from(stream.read_u16().await.unwrap())];
+                    stream.read_exact(&mut question).await.unwrap();
+                    question[2] |= 0x80;
+                    stream.write_u16(u16::try_from(question.len()).unwrap()).await.unwrap();
+                    stream.write_all(&question).await.unwrap();
+                }
+            }
+        }
+    };
+    (address, tokio::spawn(serve))
+}
+
+fn expected() -> Vec<u8> {
+    let mut answer = QUESTION.to_vec();
+    answer[2] |= 0x80;
+    answer
+}
+
+/// Asks over UDP from inside, as a program there would.
+async fn ask(netns: std::os::fd::BorrowedFd<'_>, server: SocketAddr) -> std::io::Result<Vec<u8>> {
+    let netns = netns.try_clone_to_owned().unwrap();
+    let question = move || {
+        inside(std::os::fd::AsFd::as_fd(&netns), move || {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+            socket.connect(server)?;
+            socket.send(QUESTION)?;
+            let mut answer = vec![0; 512];
+            let length = socket.recv(&mut answer)?;
+            answer.truncate(length);
+            Ok(answer)
+        })
+    };
+    tokio::task::spawn_blocking(question).await.unwrap()
+}
+
+#[tokio::test]
+async fn questions_reach_the_upstream_and_answers_come_back_by_udp_and_tcp() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e21", 21);
+    let (upstream, server) = fake_upstream().await;
+    let config = NetConfig {
+        upstream_dns: vec![upstream],
+        ..bed.config()
+    };
+    let network = Network::open(config).await.unwrap();
+    let slot = network.acquire().await.unwrap();
+    let gateway = SocketAddr::from((slot.gateway(), 53));
+
+    assert_eq!(ask(slot.netns(), gateway).await.unwrap(), expected());
+
+    let mut stream = connect_in(slot.netns(), gateway, SOON).await.unwrap();
+    for _ in 0..2 {
+        stream
+            .write_u16(u16::try_from(QUESTION.len()).unwrap())
+            .await
+            .unwrap();
+        stream.write_all(QUESTION).await.unwrap();
+        let mut answer = vec![0; usize::from(stream.read_u16().await.unwrap())];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, expected());
+    }
+    server.abort();
+    drop((slot, stream));
+    network.close().await;
+}
+
+#[tokio::test]
+async fn a_dead_upstream_is_passed_over_and_none_at_all_is_a_failure_not_silence() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e22", 22);
+    let (upstream, server) = fake_upstream().await;
+    // Closed ports on loopback: refused at once.
+    let dead = SocketAddr::from(([127, 0, 0, 1], 1));
+    let config = NetConfig {
+        upstream_dns: vec![dead, upstream],
+        ..bed.config()
+    };
+    let network = Network::open(config).await.unwrap();
+    let slot = network.acquire().await.unwrap();
+    let gateway = SocketAddr::from((slot.gateway(), 53));
+    assert_eq!(ask(slot.netns(), gateway).await.unwrap(), expected());
+    server.abort();
+    assert!(server.await.is_err());
+    let answer = ask(slot.netns(), gateway).await.unwrap();
+    assert_eq!(answer[..2], QUESTION[..2]);
+    assert_eq!(answer[3] & 0x0f, 2, "server failure");
+    drop(slot);
+    network.close().await;
+}
+
+#[tokio::test]
+async fn who_is_not_a_sandbox_gets_no_answer() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e23", 23);
+    let (upstream, server) = fake_upstream().await;
+    let config = NetConfig {
+        upstream_dns: vec![upstream],
+        ..bed.config()
+    };
+    let network = Network::open(config).await.unwrap();
+    let gateway = SocketAddr::from(([10, 220, 23, 1], 53));
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    // The kernel would choose the gateway's own address as the source; loopback is a stranger.
+    if socket.send_to(QUESTION, gateway).await.is_ok() {
+        let mut answer = [0; 512];
+        let heard =
+            tokio::time::timeout(Duration::from_millis(200), socket.recv(&mut answer)).await;
+        assert!(heard.is_err(), "a stranger was answered");
+    }
+    server.abort();
+    network.close().await;
+}
