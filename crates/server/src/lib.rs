@@ -1,1 +1,27 @@
-//! Listeners, certificates, configuration and wiring of `soulbox serve`.
+//! Everything of `soulbox serve` but the command line around it.
+//!
+//! # Layout
+//! - [`Settings`], [`Config`]: options from flags, environment and file, and what they come to
+//! - [`serve`]: the order of a start, with a clear refusal at each step
+//! - `data_dir`, `private_file`: the data folder, its lock and its secrets
+//! - `tls`: the local certificate authority, or the operator's own certificate
+//! - `env_files`, `quick_start`: what a user needs to point E2B's SDKs here
+//! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy
+//! - `logging`, `metrics`, `admin`: what can be seen from outside
+//! - `wiring`: the one place where jail, node, store, control and api meet
+
+mod admin;
+mod config;
+mod connections;
+mod data_dir;
+mod dispatch;
+mod env_files;
+mod listen;
+mod logging;
+mod metrics;
+mod private_file;
+mod quick_start;
+mod running;
+mod tls;
+
+pub use config::{Config, ConfigError, Endpoint, LogFormat, ServeArgs, Settings};

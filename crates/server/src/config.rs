@@ -1,0 +1,316 @@
+//! Options of the server. One struct holds an option's flag, its variable and its key in the file;
+//! a flag wins over the environment, that over the file, that over the default.
+
+mod endpoint;
+mod span;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use soulbox_types::Limits;
+
+pub use endpoint::Endpoint;
+use span::Span;
+
+/// Arguments of `soulbox serve`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ServeArgs {
+    /// A TOML file with any of the options below, named as here without the dashes in front
+    #[arg(long, env = "SOULBOX_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Every option, from one source. What is not set is `None`.
+#[derive(Debug, Clone, Default, PartialEq, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Settings {
+    /// Where API and sandbox traffic are served without encryption [default: 127.0.0.1:3000]
+    #[arg(long, env = "SOULBOX_LISTEN", value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// The same with TLS, or `off` [default: 127.0.0.1:3443]
+    #[arg(long, env = "SOULBOX_HTTPS", value_name = "ADDRESS")]
+    pub https: Option<Endpoint>,
+    /// Prometheus metrics and health, or `off` [default: 127.0.0.1:3001]
+    #[arg(long, env = "SOULBOX_ADMIN", value_name = "ADDRESS")]
+    pub admin: Option<Endpoint>,
+    /// Everything that the server keeps [default: /var/lib/soulbox]
+    #[arg(long, env = "SOULBOX_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Sandboxes are `<port>-<id>.<domain>` [default: sbx.localhost]
+    #[arg(long, env = "SOULBOX_DOMAIN", value_name = "NAME")]
+    pub domain: Option<String>,
+    /// Your own certificate chain (PEM) for the domain and its wildcard, instead of the local CA
+    #[arg(long, env = "SOULBOX_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key (PEM) of --tls-cert
+    #[arg(long, env = "SOULBOX_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Addresses for sandboxes, such as 10.213.0.0/16 [default: the first range that is free]
+    #[arg(long, env = "SOULBOX_NETWORK_RANGE", value_name = "CIDR")]
+    pub network_range: Option<String>,
+    /// A private range that sandboxes may reach; repeatable
+    #[arg(
+        long,
+        env = "SOULBOX_OPEN_RANGE",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub open_range: Option<Vec<String>>,
+    /// Network slots kept ready for the next sandboxes [default: 8]
+    #[arg(long, env = "SOULBOX_POOL", value_name = "N")]
+    pub pool: Option<usize>,
+    /// How many sandboxes may run at a time [default: 1000]
+    #[arg(long, env = "SOULBOX_MAX_SANDBOXES", value_name = "N")]
+    pub max_sandboxes: Option<u32>,
+    /// The longest life of a sandbox, such as 90m, 24h or 7d [default: 24h]
+    #[arg(long, env = "SOULBOX_MAX_TIMEOUT", value_name = "TIME")]
+    pub max_timeout: Option<Span>,
+    /// Let sandboxes see the host's /opt, read-only, besides its /usr
+    #[arg(long, env = "SOULBOX_INCLUDE_OPT", num_args = 0..=1, default_missing_value = "true")]
+    pub include_opt: Option<bool>,
+    /// What a sandbox may use when nothing else is asked for: cpus [default: 2]
+    #[arg(long, env = "SOULBOX_CPUS", value_name = "N")]
+    pub cpus: Option<f64>,
+    /// Memory of a sandbox in MiB [default: 512]
+    #[arg(long, env = "SOULBOX_MEMORY_MB", value_name = "MIB")]
+    pub memory_mb: Option<u32>,
+    /// Writable disk of a sandbox in MiB [default: 10240]
+    #[arg(long, env = "SOULBOX_DISK_MB", value_name = "MIB")]
+    pub disk_mb: Option<u32>,
+    /// Processes and threads of a sandbox [default: 1024]
+    #[arg(long, env = "SOULBOX_PIDS", value_name = "N")]
+    pub pids: Option<u32>,
+    /// What is logged, such as `info` or `soulbox_proxy=debug,info` [default: info]
+    #[arg(long, env = "SOULBOX_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
+    /// How it is logged [default: text]
+    #[arg(long, env = "SOULBOX_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// What the options come to, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub https: Option<SocketAddr>,
+    pub admin: Option<SocketAddr>,
+    pub data_dir: PathBuf,
+    pub domain: String,
+    /// Certificate and key of the operator.
+    pub own_certificate: Option<(PathBuf, PathBuf)>,
+    pub network_range: Option<String>,
+    pub open_ranges: Vec<String>,
+    pub pool: usize,
+    pub max_sandboxes: u32,
+    pub max_timeout: Duration,
+    pub include_opt: bool,
+    pub limits: Limits,
+    pub log: String,
+    pub log_format: LogFormat,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("could not read the configuration file {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the configuration file {path} is not valid")]
+    Parse {
+        path: PathBuf,
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    #[error("--{option}: {problem}")]
+    Value {
+        option: &'static str,
+        problem: String,
+    },
+}
+
+impl Settings {
+    /// Reads a file. Unknown keys are errors: a typo would otherwise be a silent default.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs_err::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        toml::from_str(&text).map_err(|source| ConfigError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// These, and where they are silent, those of `other`.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            listen: self.listen.or(other.listen),
+            https: self.https.or(other.https),
+            admin: self.admin.or(other.admin),
+            data_dir: self.data_dir.or(other.data_dir),
+            domain: self.domain.or(other.domain),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            network_range: self.network_range.or(other.network_range),
+            open_range: self.open_range.or(other.open_range),
+            pool: self.pool.or(other.pool),
+            max_sandboxes: self.max_sandboxes.or(other.max_sandboxes),
+            max_timeout: self.max_timeout.or(other.max_timeout),
+            include_opt: self.include_opt.or(other.include_opt),
+            cpus: self.cpus.or(other.cpus),
+            memory_mb: self.memory_mb.or(other.memory_mb),
+            disk_mb: self.disk_mb.or(other.disk_mb),
+            pids: self.pids.or(other.pids),
+            log: self.log.or(other.log),
+            log_format: self.log_format.or(other.log_format),
+        }
+    }
+}
+
+impl TryFrom<ServeArgs> for Config {
+    type Error = ConfigError;
+
+    fn try_from(args: ServeArgs) -> Result<Self, ConfigError> {
+        let file = args
+            .config
+            .as_deref()
+            .map(Settings::from_file)
+            .transpose()?
+            .unwrap_or_default();
+        args.settings.or(file).try_into()
+    }
+}
+
+impl TryFrom<Settings> for Config {
+    type Error = ConfigError;
+
+    fn try_from(settings: Settings) -> Result<Self, ConfigError> {
+        let limits = limits(&settings)?;
+        let own_certificate = match (settings.tls_cert, settings.tls_key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err(bad("tls-cert", "needs --tls-key as well")),
+            (None, Some(_)) => return Err(bad("tls-key", "needs --tls-cert as well")),
+        };
+        let max_timeout = settings
+            .max_timeout
+            .map_or(Duration::from_hours(24), |span| span.0);
+        if max_timeout.is_zero() {
+            return Err(bad("max-timeout", "must be longer than nothing"));
+        }
+        let max_sandboxes = settings.max_sandboxes.unwrap_or(1000);
+        if max_sandboxes == 0 {
+            return Err(bad("max-sandboxes", "must be at least 1"));
+        }
+        Ok(Self {
+            listen: settings
+                .listen
+                .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 3000))),
+            https: settings.https.unwrap_or(Endpoint::local(3443)).address(),
+            admin: settings.admin.unwrap_or(Endpoint::local(3001)).address(),
+            data_dir: absolute(
+                settings
+                    .data_dir
+                    .unwrap_or_else(|| "/var/lib/soulbox".into()),
+            )?,
+            domain: domain(settings.domain.as_deref().unwrap_or("sbx.localhost"))?,
+            own_certificate,
+            network_range: settings.network_range,
+            open_ranges: settings.open_range.unwrap_or_default(),
+            pool: settings.pool.unwrap_or(8),
+            max_sandboxes,
+            max_timeout,
+            include_opt: settings.include_opt.unwrap_or(false),
+            limits,
+            log: settings.log.unwrap_or_else(|| "info".to_owned()),
+            log_format: settings.log_format.unwrap_or(LogFormat::Text),
+        })
+    }
+}
+
+fn bad(option: &'static str, problem: impl Into<String>) -> ConfigError {
+    ConfigError::Value {
+        option,
+        problem: problem.into(),
+    }
+}
+
+fn limits(settings: &Settings) -> Result<Limits, ConfigError> {
+    let default = Limits::default();
+    let cpu_millis = match settings.cpus {
+        None => default.cpu_millis,
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked range"
+        )]
+        Some(cpus) if (0.01..=1024.0).contains(&cpus) => (cpus * 1000.0).round() as u32,
+        Some(_) => return Err(bad("cpus", "must be between 0.01 and 1024")),
+    };
+    let at_least = |option, value: Option<u32>, default: u32, least: u32| match value {
+        Some(value) if value < least => Err(bad(option, format!("must be at least {least}"))),
+        value => Ok(value.unwrap_or(default)),
+    };
+    Ok(Limits {
+        cpu_millis,
+        memory_mib: at_least("memory-mb", settings.memory_mb, default.memory_mib, 64)?,
+        disk_mib: at_least("disk-mb", settings.disk_mb, default.disk_mib, 64)?,
+        pids: at_least("pids", settings.pids, default.pids, 16)?,
+    })
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf, ConfigError> {
+    let path = std::path::absolute(path).map_err(|error| bad("data-dir", error.to_string()))?;
+    // It ends up in files that shells read.
+    let text = path
+        .to_str()
+        .ok_or_else(|| bad("data-dir", "must be valid UTF-8"))?;
+    if text.chars().any(char::is_control) {
+        return Err(bad("data-dir", "must not contain control characters"));
+    }
+    Ok(path)
+}
+
+fn domain(name: &str) -> Result<String, ConfigError> {
+    let name = name.trim().trim_end_matches('.').to_ascii_lowercase();
+    if name.contains(':') {
+        return Err(bad(
+            "domain",
+            "is a name without a port; the port is that of --https",
+        ));
+    }
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    // 63 characters for `<port>-<id>` and a dot must still fit in front of it.
+    if name.len() > 253 - 64 || !name.split('.').all(label) {
+        return Err(bad("domain", format!("`{name}` is not a DNS name")));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests;

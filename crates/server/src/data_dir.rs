@@ -1,0 +1,125 @@
+//! The data folder: private, owned by one server at a time, with the seed of all tokens.
+
+use std::{
+    io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use fs_err as fs;
+use rustix::fs::{FlockOperation, flock};
+use soulbox_types::Secret;
+
+use crate::private_file;
+
+/// Holds the folder until it is dropped (or the process dies, however).
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+    _lock: fs::File,
+}
+
+impl DataDir {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder
+            .create(path)
+            .with_context(|| format!("could not make the data folder {}", path.display()))?;
+        let metadata = fs::metadata(path)?;
+        if metadata.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+        }
+        let lock = lock(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// The key from which tokens are derived, made at the first start. In hex.
+    pub(crate) fn seed(&self) -> anyhow::Result<Secret> {
+        let path = self.path.join("seed");
+        if let Some(text) = private_file::read(&path)? {
+            let text = text.trim();
+            if text.len() < 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+                bail!(
+                    "{} is damaged. Restore it from a backup; or remove it, which makes a new one \
+                     and invalidates the access tokens of running sandboxes",
+                    path.display()
+                );
+            }
+            return Ok(Secret::new(text));
+        }
+        let seed = Secret::random();
+        private_file::write(
+            &path,
+            private_file::SECRET,
+            format!("{}\n", seed.expose()).as_bytes(),
+        )?;
+        Ok(seed)
+    }
+}
+
+fn lock(dir: &Path) -> anyhow::Result<fs::File> {
+    let path = dir.join("lock");
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => bail!(
+            "another soulbox server uses {}. Stop it first, or give this one its own folder with \
+             --data-dir (and its own ports with --listen, --https and --admin)",
+            dir.display()
+        ),
+        Err(error) => Err(io::Error::from(error))
+            .with_context(|| format!("could not lock {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_private_and_the_seed_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/data");
+        let first = DataDir::open(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o700);
+        let seed = first.seed().unwrap();
+        assert_eq!(mode(&path.join("seed")), 0o600);
+        drop(first);
+        let second = DataDir::open(&path).unwrap();
+        assert!(second.seed().unwrap().matches(seed.expose()));
+    }
+
+    #[test]
+    fn a_second_server_on_the_same_folder_is_refused_with_a_hint() {
+        let dir = tempfile::tempdir().unwrap();
+        let _first = DataDir::open(dir.path()).unwrap();
+        let error = DataDir::open(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("another soulbox server") && error.contains("--data-dir"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_damaged_seed_is_not_replaced_in_silence() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("seed"), "oops").unwrap();
+        let error = DataDir::open(dir.path())
+            .unwrap()
+            .seed()
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("damaged"), "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Each request goes to the proxy (traffic of sandboxes) or to the control plane (E2B's REST API).
+
+use std::time::Instant;
+
+use axum::Router;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use soulbox_proxy::{Body, ClientConnection, Proxy};
+use tower::ServiceExt;
+use tracing::Instrument;
+
+use crate::metrics::{Metrics, Route};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Dispatch {
+    pub(crate) proxy: Proxy,
+    pub(crate) api: Router,
+    pub(crate) metrics: Metrics,
+}
+
+impl Dispatch {
+    pub(crate) async fn handle(
+        &self,
+        mut request: Request<Incoming>,
+        client: ClientConnection,
+    ) -> Response<Body> {
+        let started = Instant::now();
+        let method = request.method().clone();
+        request.extensions_mut().insert(client);
+        let (route, response) = if self.proxy.claims(&request) {
+            // Neither path nor query of traffic to sandboxes is ours to log.
+            let span = tracing::debug_span!("proxy", %method, host = host(&request));
+            let answer = async {
+                let response = self.proxy.handle(request).await;
+                let ms = started.elapsed().as_millis();
+                tracing::debug!(status = response.status().as_u16(), ms, "answered");
+                response
+            };
+            (Route::Proxy, answer.instrument(span).await)
+        } else {
+            let route = Route::of_api(&method, request.uri().path());
+            (route, self.control_plane(request).await)
+        };
+        self.metrics
+            .request(route, &method, response.status(), started.elapsed());
+        response
+    }
+
+    async fn control_plane(&self, mut request: Request<Incoming>) -> Response<Body> {
+        // HTTP/2 names the host in the target. Handlers look for it in one place only.
+        let authority = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str().to_owned());
+        if let Some(host) = authority.and_then(|host| HeaderValue::from_str(&host).ok()) {
+            request.headers_mut().insert(header::HOST, host);
+        }
+        let answer = self
+            .api
+            .clone()
+            .oneshot(request.map(axum::body::Body::new))
+            .await;
+        let response = answer.unwrap_or_else(|never| match never {});
+        response.map(|body| body.map_err(Into::into).boxed_unsync())
+    }
+}
+
+fn host(request: &Request<Incoming>) -> &str {
+    request
+        .uri()
+        .host()
+        .or_else(|| request.headers().get(header::HOST)?.to_str().ok())
+        .unwrap_or_default()
+}

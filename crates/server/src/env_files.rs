@@ -1,0 +1,220 @@
+//! `DIR/env` and `DIR/env.tls`: what a shell needs so that E2B's SDKs talk to this server.
+
+use std::{
+    fmt::Write,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use soulbox_types::Secret;
+
+use crate::private_file::{self, SECRET};
+
+const KEY_LINE: &str = "export E2B_API_KEY=";
+
+/// Where clients find the server.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoints {
+    pub(crate) http: SocketAddr,
+    pub(crate) https: Option<SocketAddr>,
+    pub(crate) domain: String,
+    /// The CA for Node, and the bundle for clients whose roots it replaces.
+    pub(crate) trust: Option<(PathBuf, PathBuf)>,
+}
+
+impl Endpoints {
+    pub(crate) fn http_url(&self) -> String {
+        format!("http://{}", reachable(self.http))
+    }
+
+    /// `E2B_DOMAIN`: with the port, unless it is the one that https implies.
+    pub(crate) fn tls_domain(&self) -> Option<String> {
+        let port = self.https?.port();
+        Some(if port == 443 {
+            self.domain.clone()
+        } else {
+            format!("{}:{port}", self.domain)
+        })
+    }
+}
+
+/// An address that means "all of them" is no address to connect to.
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+pub(crate) fn path(dir: &Path) -> PathBuf {
+    dir.join("env")
+}
+
+pub(crate) fn tls_path(dir: &Path) -> PathBuf {
+    dir.join("env.tls")
+}
+
+/// The key of an earlier start. Only these files have it: the store keeps a digest.
+pub(crate) fn known_key(dir: &Path) -> io::Result<Option<Secret>> {
+    for path in [path(dir), tls_path(dir)] {
+        let text = private_file::read(&path)?.unwrap_or_default();
+        let key = text.lines().find_map(|line| line.strip_prefix(KEY_LINE));
+        if let Some(key) = key
+            .map(|key| key.trim_matches(['\'', '"']))
+            .filter(|key| !key.is_empty())
+        {
+            return Ok(Some(Secret::new(key)));
+        }
+    }
+    Ok(None)
+}
+
+/// Writes both. Without a key they say how to make one.
+pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> io::Result<()> {
+    let mut plain = header(key);
+    let url = endpoints.http_url();
+    line(&mut plain, "E2B_API_URL", &url);
+    line(&mut plain, "E2B_SANDBOX_URL", &url);
+    plain.push_str("unset E2B_DOMAIN\n"); // left by env.tls in the same shell
+    private_file::write(&path(dir), SECRET, plain.as_bytes())?;
+
+    let Some(domain) = endpoints.tls_domain() else {
+        return remove(&tls_path(dir));
+    };
+    let mut tls = header(key);
+    line(&mut tls, "E2B_DOMAIN", &domain);
+    if let Some((ca, bundle)) = &endpoints.trust {
+        line(&mut tls, "NODE_EXTRA_CA_CERTS", &ca.to_string_lossy());
+        line(&mut tls, "SSL_CERT_FILE", &bundle.to_string_lossy());
+    }
+    tls.push_str("unset E2B_API_URL E2B_SANDBOX_URL\n"); // they would win over the domain
+    private_file::write(&tls_path(dir), SECRET, tls.as_bytes())
+}
+
+fn header(key: Option<&Secret>) -> String {
+    match key {
+        Some(key) => format!("{KEY_LINE}{}\n", quoted(key.expose())),
+        None => {
+            "# The key of the first start is lost. Make a new one: soulbox key create\n".to_owned()
+        }
+    }
+}
+
+fn line(text: &mut String, name: &str, value: &str) {
+    // Writing into a String cannot fail.
+    writeln!(text, "export {name}={}", quoted(value)).unwrap_or_default();
+}
+
+/// As a shell reads it back; plain where nothing needs quotes.
+fn quoted(value: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:[]".contains(&b);
+    if value.bytes().all(plain) {
+        value.to_owned()
+    } else {
+        format!("'{}'", value.replace('\'', r"'\''"))
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs_err::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn endpoints(dir: &Path) -> Endpoints {
+        Endpoints {
+            http: "0.0.0.0:3000".parse().unwrap(),
+            https: Some("127.0.0.1:3443".parse().unwrap()),
+            domain: "sbx.localhost".to_owned(),
+            trust: Some((dir.join("tls/ca.pem"), dir.join("tls/bundle.pem"))),
+        }
+    }
+
+    /// What a shell makes of a file.
+    fn sourced(path: &Path, variable: &str) -> String {
+        let output = std::process::Command::new("bash")
+            .args(["-c", ". \"$1\" && printf %s \"${!2}\"", "-"])
+            .arg(path)
+            .arg(variable)
+            .env("E2B_SANDBOX_URL", "left over")
+            .env("E2B_DOMAIN", "left over")
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn a_shell_reads_both_files() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let dir = &dir.path().join("it's here");
+        fs_err::create_dir(dir).unwrap();
+        let key = Secret::new("e2b_0123");
+        write(dir, Some(&key), &endpoints(dir)).unwrap();
+        let (env, tls) = (path(dir), tls_path(dir));
+        assert_eq!(sourced(&env, "E2B_API_KEY"), "e2b_0123");
+        assert_eq!(sourced(&env, "E2B_API_URL"), "http://127.0.0.1:3000");
+        assert_eq!(sourced(&env, "E2B_SANDBOX_URL"), "http://127.0.0.1:3000");
+        assert_eq!(sourced(&env, "E2B_DOMAIN"), "");
+        assert_eq!(sourced(&tls, "E2B_API_KEY"), "e2b_0123");
+        assert_eq!(sourced(&tls, "E2B_DOMAIN"), "sbx.localhost:3443");
+        assert_eq!(sourced(&tls, "E2B_SANDBOX_URL"), "");
+        assert_eq!(
+            sourced(&tls, "SSL_CERT_FILE"),
+            dir.join("tls/bundle.pem").to_str().unwrap()
+        );
+        assert_eq!(
+            sourced(&tls, "NODE_EXTRA_CA_CERTS"),
+            dir.join("tls/ca.pem").to_str().unwrap()
+        );
+        for file in [env, tls] {
+            assert_eq!(
+                fs_err::metadata(file).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
+        }
+    }
+
+    #[test]
+    fn the_key_is_found_again_in_either_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        assert!(known_key(dir).unwrap().is_none());
+        write(dir, Some(&Secret::new("e2b_0123")), &endpoints(dir)).unwrap();
+        assert!(known_key(dir).unwrap().unwrap().matches("e2b_0123"));
+        fs_err::remove_file(path(dir)).unwrap();
+        assert!(known_key(dir).unwrap().unwrap().matches("e2b_0123"));
+    }
+
+    #[test]
+    fn without_a_key_the_file_says_how_to_make_one() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), None, &endpoints(dir.path())).unwrap();
+        let text = fs_err::read_to_string(path(dir.path())).unwrap();
+        assert!(
+            text.contains("soulbox key create") && !text.contains("E2B_API_KEY="),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn without_https_there_is_no_file_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut endpoints = endpoints(dir.path());
+        write(dir.path(), None, &endpoints).unwrap();
+        endpoints.https = None;
+        write(dir.path(), None, &endpoints).unwrap();
+        assert!(!tls_path(dir.path()).exists());
+    }
+}

@@ -1,0 +1,367 @@
+//! Metrics for Prometheus. All names are here.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::{Method, StatusCode};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::ConstGauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+use soulbox_proxy::Proxy;
+use soulbox_runtime::Node;
+use soulbox_types::SandboxState;
+
+/// What a request was about, in few enough kinds for a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Route {
+    Proxy,
+    /// `POST /sandboxes` and `POST /v2/sandboxes`.
+    CreateSandbox,
+    Api(&'static str),
+}
+
+impl Route {
+    pub(crate) fn of_api(method: &Method, path: &str) -> Self {
+        const KNOWN: [&str; 9] = [
+            "sandboxes",
+            "templates",
+            "teams",
+            "api-keys",
+            "health",
+            "snapshots",
+            "volumes",
+            "secrets",
+            "nodes",
+        ];
+        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+        let first = segments.next().unwrap_or_default();
+        let resource = if matches!(first, "v1" | "v2" | "v3") {
+            segments.next()
+        } else {
+            Some(first)
+        };
+        let resource = resource.unwrap_or_default();
+        if *method == Method::POST && resource == "sandboxes" && segments.next().is_none() {
+            return Self::CreateSandbox;
+        }
+        Self::Api(
+            KNOWN
+                .into_iter()
+                .find(|known| *known == resource)
+                .unwrap_or("other"),
+        )
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::CreateSandbox => "create_sandbox",
+            Self::Api(resource) => resource,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    method: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabel {
+    route: &'static str,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    api_seconds: Family<RouteLabel, Histogram, fn() -> Histogram>,
+    creates: Family<OutcomeLabel, Counter>,
+    create_seconds: Histogram,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Network slots of the machine, for the metrics page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Slots {
+    pub(crate) ready: u64,
+    pub(crate) used: u64,
+}
+
+/// Asked at each look at the page.
+pub(crate) type SlotsNow = Arc<dyn Fn() -> Slots + Send + Sync>;
+
+impl Metrics {
+    pub(crate) fn new(node: Arc<dyn Node>, proxy: Proxy, slots: Option<SlotsNow>) -> Self {
+        let mut registry = Registry::with_prefix("soulbox");
+        let requests = Family::default();
+        registry.register(
+            "requests",
+            "Requests by route, method and status",
+            requests.clone(),
+        );
+        let api_seconds: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(histogram);
+        registry.register_with_unit(
+            "api_request_duration",
+            "Time until the head of the answer of the REST API",
+            Unit::Seconds,
+            api_seconds.clone(),
+        );
+        let creates = Family::default();
+        registry.register(
+            "sandbox_creates",
+            "Sandboxes asked for, by outcome",
+            creates.clone(),
+        );
+        let create_seconds = histogram();
+        registry.register_with_unit(
+            "sandbox_create_duration",
+            "Time until a sandbox was ready",
+            Unit::Seconds,
+            create_seconds.clone(),
+        );
+        registry.register_collector(Box::new(Live { node, proxy, slots }));
+        Self {
+            registry: Arc::new(registry),
+            requests,
+            api_seconds,
+            creates,
+            create_seconds,
+        }
+    }
+
+    pub(crate) fn request(
+        &self,
+        route: Route,
+        method: &Method,
+        status: StatusCode,
+        took: Duration,
+    ) {
+        let labels = RequestLabels {
+            route: route.label(),
+            method: known(method),
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+        if route == Route::Proxy {
+            return;
+        }
+        let label = RouteLabel {
+            route: route.label(),
+        };
+        self.api_seconds
+            .get_or_create(&label)
+            .observe(took.as_secs_f64());
+        if route == Route::CreateSandbox {
+            let outcome = match status.as_u16() {
+                200..300 => "created",
+                400..500 => "refused",
+                _ => "failed",
+            };
+            self.creates.get_or_create(&OutcomeLabel { outcome }).inc();
+            if status.is_success() {
+                self.create_seconds.observe(took.as_secs_f64());
+            }
+        }
+    }
+
+    /// The page, in the text format of OpenMetrics.
+    pub(crate) fn page(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+/// 1 ms to 32 s.
+fn histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 16))
+}
+
+/// Methods are the client's words; a label must not be.
+fn known(method: &Method) -> &'static str {
+    const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
+    METHODS
+        .into_iter()
+        .find(|known| *known == method.as_str())
+        .unwrap_or("other")
+}
+
+/// What is true at the moment of asking.
+struct Live {
+    node: Arc<dyn Node>,
+    proxy: Proxy,
+    slots: Option<SlotsNow>,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Live {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut states = [
+            ("creating", 0),
+            ("running", 0),
+            ("paused", 0),
+            ("destroying", 0),
+        ];
+        for status in self.node.list() {
+            let index = match status.state {
+                SandboxState::Creating => 0,
+                SandboxState::Running => 1,
+                SandboxState::Paused => 2,
+                SandboxState::Destroying => 3,
+            };
+            states[index].1 += 1;
+        }
+        gauges(
+            &mut encoder,
+            "sandboxes",
+            "Sandboxes by state",
+            "state",
+            &states,
+        )?;
+        if let Some(slots) = &self.slots {
+            let Slots { ready, used } = slots();
+            let values = [("ready", signed(ready)), ("used", signed(used))];
+            gauges(
+                &mut encoder,
+                "network_slots",
+                "Network slots",
+                "state",
+                &values,
+            )?;
+        }
+        let proxy = self.proxy.counters().snapshot();
+        gauge(
+            &mut encoder,
+            "proxy_streams_open",
+            "Streams to sandboxes, now",
+            signed(proxy.open),
+        )?;
+        counter(
+            &mut encoder,
+            "proxy_refused",
+            "Requests that the proxy answered itself",
+            proxy.refused,
+        )?;
+        counter(
+            &mut encoder,
+            "proxy_cut",
+            "Streams aborted since the sandbox broke off",
+            proxy.cut,
+        )?;
+        counter(
+            &mut encoder,
+            "proxy_bytes_to_sandboxes",
+            "Bytes sent to ports inside",
+            proxy.bytes_to_sandboxes,
+        )?;
+        counter(
+            &mut encoder,
+            "proxy_bytes_from_sandboxes",
+            "Bytes received from ports inside",
+            proxy.bytes_from_sandboxes,
+        )?;
+        if let Some(memory) = resident_bytes() {
+            gauge(
+                &mut encoder,
+                "process_resident_memory_bytes",
+                "Memory of the server",
+                memory,
+            )?;
+        }
+        if let Some(files) = open_files() {
+            gauge(
+                &mut encoder,
+                "process_open_fds",
+                "Open file descriptors of the server",
+                files,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &'static str,
+    values: &[(&'static str, i64)],
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (value_label, value) in values {
+        let labels = [(label, *value_label)];
+        ConstGauge::new(*value).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(metric)
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(value).encode(metric)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn resident_bytes() -> Option<i64> {
+    let status = fs_err::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: i64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn open_files() -> Option<i64> {
+    i64::try_from(fs_err::read_dir("/proc/self/fd").ok()?.count()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_have_few_labels() {
+        let label = |method: Method, path: &str| Route::of_api(&method, path).label();
+        assert_eq!(label(Method::POST, "/sandboxes"), "create_sandbox");
+        assert_eq!(label(Method::POST, "/v2/sandboxes"), "create_sandbox");
+        assert_eq!(label(Method::GET, "/v2/sandboxes"), "sandboxes");
+        assert_eq!(label(Method::POST, "/sandboxes/iabc/timeout"), "sandboxes");
+        assert_eq!(label(Method::GET, "/../../etc/passwd"), "other");
+        assert_eq!(label(Method::GET, "/"), "other");
+        assert_eq!(known(&Method::from_bytes(b"BREW").unwrap()), "other");
+    }
+}

@@ -1,0 +1,69 @@
+//! Files that are whole or absent, and as private as they say.
+
+use std::{
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use fs_err::{self as fs, os::unix::fs::OpenOptionsExt};
+
+/// Readable by its owner alone.
+pub(crate) const SECRET: u32 = 0o600;
+pub(crate) const PUBLIC: u32 = 0o644;
+
+/// Replaces the file in one step. A crash leaves the old one or the new one.
+pub(crate) fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    let unfinished = Path::new(&unfinished);
+    match fs::remove_file(unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(SECRET)
+        .open(unfinished)?;
+    file.write_all(content)?;
+    // Not left to the umask.
+    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    file.sync_all()?;
+    fs::rename(unfinished, path)
+}
+
+/// `None` when there is none.
+pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_with_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(dir.path().join("secret.new"), "left by a crash").unwrap();
+        for content in ["one", "two"] {
+            write(&path, SECRET, content.as_bytes()).unwrap();
+            assert_eq!(read(&path).unwrap().as_deref(), Some(content));
+        }
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_not_an_error() {
+        assert_eq!(read(Path::new("/nonexistent/x")).unwrap(), None);
+    }
+}

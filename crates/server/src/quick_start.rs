@@ -1,0 +1,78 @@
+//! The six lines that a person reads after the start.
+
+use std::path::Path;
+
+use crate::env_files::{self, Endpoints, reachable};
+
+/// `as_other_user`: the server runs under sudo, and the person's shell cannot read its files.
+pub(crate) fn lines(
+    data_dir: &Path,
+    endpoints: &Endpoints,
+    admin: Option<std::net::SocketAddr>,
+    as_other_user: bool,
+) -> [String; 6] {
+    let load = |path: std::path::PathBuf| {
+        let path = path.display();
+        if as_other_user {
+            format!("eval \"$(sudo cat {path})\"")
+        } else {
+            format!(". {path}")
+        }
+    };
+    let http = endpoints.http_url();
+    let https = match endpoints.tls_domain() {
+        Some(domain) => format!(
+            "{} (port URLs: https://<port>-<sandbox>.{domain})",
+            load(env_files::tls_path(data_dir))
+        ),
+        None => "off (--https ADDRESS switches it on)".to_owned(),
+    };
+    let watch = match admin {
+        Some(admin) => format!("http://{}/metrics", reachable(admin)),
+        None => "off (--admin ADDRESS switches it on)".to_owned(),
+    };
+    [
+        format!("SoulBox is ready on {http}"),
+        format!("  1. load the key:  {}", load(env_files::path(data_dir))),
+        "  2. try it:        pip install e2b && python3 -c 'from e2b import Sandbox; s = Sandbox.create(); \
+         print(s.commands.run(\"echo hello from $(hostname)\").stdout); s.kill()'"
+            .to_owned(),
+        format!("  over HTTPS:       {https}"),
+        format!("  metrics:          {watch}"),
+        "  more:             soulbox --help, soulbox doctor, README.md".to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_name_what_was_really_bound() {
+        let endpoints = Endpoints {
+            http: "127.0.0.1:4000".parse().unwrap(),
+            https: Some("127.0.0.1:4443".parse().unwrap()),
+            domain: "sbx.localhost".into(),
+            trust: None,
+        };
+        let text = lines(
+            Path::new("/data"),
+            &endpoints,
+            "0.0.0.0:4001".parse().ok(),
+            false,
+        )
+        .join("\n");
+        assert_eq!(text.lines().count(), 6);
+        for part in [
+            "http://127.0.0.1:4000",
+            ". /data/env",
+            ". /data/env.tls",
+            "sbx.localhost:4443",
+            "127.0.0.1:4001/metrics",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        let sudo = lines(Path::new("/data"), &endpoints, None, true).join("\n");
+        assert!(sudo.contains("eval \"$(sudo cat /data/env)\""), "{sudo}");
+    }
+}

@@ -1,0 +1,109 @@
+//! A server that is set up: listeners on one side, node and control plane on the other.
+
+use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use soulbox_proxy::{Proxy, ProxyConfig};
+use soulbox_runtime::Node;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    admin,
+    connections::Connections,
+    dispatch::Dispatch,
+    metrics::{Metrics, SlotsNow},
+    tls::Tls,
+};
+
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+pub(crate) struct Listeners {
+    pub(crate) http: TcpListener,
+    pub(crate) https: Option<(TcpListener, Tls)>,
+    pub(crate) admin: Option<TcpListener>,
+}
+
+/// What was wired together.
+pub(crate) struct Parts {
+    pub(crate) node: Arc<dyn Node>,
+    pub(crate) api: Router,
+    pub(crate) slots: Option<SlotsNow>,
+    /// Run at the very end.
+    pub(crate) close: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listeners {
+    pub(crate) fn addresses(&self) -> std::io::Result<Addresses> {
+        let of = |listener: &TcpListener| listener.local_addr();
+        Ok(Addresses {
+            http: of(&self.http)?,
+            https: self
+                .https
+                .as_ref()
+                .map(|(listener, _)| of(listener))
+                .transpose()?,
+            admin: self.admin.as_ref().map(of).transpose()?,
+        })
+    }
+}
+
+/// Where the server really listens; a port 0 in the configuration is a port here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses {
+    pub(crate) http: SocketAddr,
+    pub(crate) https: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+/// Serves until `shutdown`. Sandboxes go on without us.
+pub(crate) async fn run(
+    listeners: Listeners,
+    domain: &str,
+    parts: Parts,
+    shutdown: impl Future<Output = ()>,
+) {
+    let proxy = Proxy::new(Arc::clone(&parts.node), ProxyConfig::new(domain));
+    let metrics = Metrics::new(parts.node, proxy.clone(), parts.slots);
+    let connections = Connections::new(Dispatch {
+        proxy,
+        api: parts.api,
+        metrics: metrics.clone(),
+    });
+
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(connections.clone().accept(listeners.http, None));
+    if let Some((listener, tls)) = listeners.https {
+        let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+        tasks.spawn(connections.clone().accept(listener, Some(acceptor)));
+        tasks.spawn(async move { tls.keep_fresh().await });
+    }
+    if let Some(listener) = listeners.admin {
+        tasks.spawn(async move {
+            if let Err(error) = axum::serve(listener, admin::router(metrics)).await {
+                tracing::error!(%error, "the admin listener stopped");
+            }
+        });
+    }
+    shutdown.await;
+    tracing::info!("stopping; sandboxes go on");
+    connections.drain().await;
+    tasks.shutdown().await;
+    if tokio::time::timeout(CLOSE_LIMIT, parts.close)
+        .await
+        .is_err()
+    {
+        tracing::warn!("closing the store took too long");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The order of a start: each step either succeeds or says what to do.
+
+use std::{io::Write, net::IpAddr, path::Path};
+
+use anyhow::{Context, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use soulbox_types::Secret;
+
+use crate::{
+    Config,
+    data_dir::DataDir,
+    env_files::{self, Endpoints},
+    listen::bind,
+    logging, quick_start,
+    running::{Listeners, run},
+    tls::{self, Tls},
+};
+
+/// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
+pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    logging::init(&config.log, config.log_format)?;
+    if !rustix::process::geteuid().is_root() {
+        bail!("sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)");
+    }
+    raise_file_limit();
+    let data_dir = DataDir::open(&config.data_dir)?;
+    let listeners = listen(&config)?;
+    let seed = data_dir.seed()?;
+    let (parts, first_key) = crate::wiring::assemble(&config, seed).await?;
+    announce(&config, &listeners, first_key)?;
+    run(listeners, &config.domain, parts, shutdown).await;
+    drop(data_dir);
+    Ok(())
+}
+
+/// Completes at the first SIGTERM or SIGINT.
+pub async fn shutdown_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "signals cannot be awaited: only SIGKILL ends this server");
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn listen(config: &Config) -> anyhow::Result<Listeners> {
+    let http = bind(config.listen, "--listen")?;
+    let admin = config.admin.map(|address| bind(address, "--admin")).transpose()?;
+    let https = match config.https {
+        None => None,
+        Some(address) => {
+            let listener = bind(address, "--https")?;
+            Some((listener, Tls::load(tls_source(config, address.ip()))?))
+        }
+    };
+    Ok(Listeners { http, https, admin })
+}
+
+fn tls_source(config: &Config, listening_on: IpAddr) -> tls::Source {
+    match &config.own_certificate {
+        Some((certificate, key)) => {
+            tls::Source::Own { certificate: certificate.clone(), key: key.clone() }
+        }
+        None => tls::Source::Local {
+            dir: tls::folder(&config.data_dir),
+            domain: config.domain.clone(),
+            addresses: Some(listening_on)
+                .filter(|address| !address.is_unspecified() && !address.is_loopback())
+                .into_iter()
+                .collect(),
+        },
+    }
+}
+
+/// Tells people and programs where the server is, now that the real ports are known.
+fn announce(config: &Config, listeners: &Listeners, first_key: Option<Secret>) -> anyhow::Result<()> {
+    let dir = &config.data_dir;
+    let addresses = listeners.addresses()?;
+    let endpoints = Endpoints {
+        http: addresses.http,
+        https: addresses.https,
+        domain: config.domain.clone(),
+        trust: config.https.and_then(|https| tls::trust_files(&tls_source(config, https.ip()))),
+    };
+    let key = match first_key {
+        Some(key) => Some(key),
+        None => env_files::known_key(dir)?,
+    };
+    if key.is_none() {
+        tracing::warn!(
+            "the API key of the first start is no longer in {}: make a new one with `soulbox key create`",
+            env_files::path(dir).display()
+        );
+    }
+    env_files::write(dir, key.as_ref(), &endpoints)
+        .with_context(|| format!("could not write {}", env_files::path(dir).display()))?;
+    print_quick_start(dir, &endpoints, addresses.admin);
+    Ok(())
+}
+
+fn print_quick_start(dir: &Path, endpoints: &Endpoints, admin: Option<std::net::SocketAddr>) {
+    let as_other_user = std::env::var_os("SUDO_USER").is_some_and(|user| user != "root");
+    let lines = quick_start::lines(dir, endpoints, admin, as_other_user);
+    // Nobody may be there to read it.
+    if let Err(error) = writeln!(std::io::stdout(), "{}", lines.join("\n")) {
+        tracing::debug!(%error, "the quick start was not printed");
+    }
+}
+
+/// Every stream takes two descriptors; the usual soft limit of 1024 is soon reached.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
