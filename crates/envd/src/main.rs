@@ -1,3 +1,102 @@
-//! The daemon inside every sandbox: processes, terminals, files, watching.
+//! `soulbox-envd`: the daemon inside every sandbox. It speaks E2B's envd protocol.
+//!
+//! It is pid 1 of its sandbox: it must never end on its own account, reaps every orphan, and stays
+//! small, because every sandbox pays for it.
+//!
+//! # Layout
+//! - [`http`]: the server and its routes; [`connect`]: the Connect protocol; [`proto`]: its messages
+//! - [`rpc`]: the process and file-system services; [`files`]: whole files over plain HTTP
+//! - [`process`]: starting, following and reaping; [`watch`]: inotify
+//! - [`control`]: health, metrics and `/init`; [`state`]: what all of them share
 
-fn main() {}
+mod auth;
+mod connect;
+mod control;
+mod files;
+mod http;
+mod logs;
+mod metrics;
+mod paths;
+mod poll;
+mod process;
+mod proto;
+mod rpc;
+mod startup;
+mod state;
+mod time;
+mod users;
+mod watch;
+
+use std::{process::ExitCode, rc::Rc, time::Duration};
+
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::LocalSet,
+};
+
+use crate::{
+    startup::{Options, Startup},
+    state::Envd,
+};
+
+/// File work needs few threads, with small stacks, and not for long.
+const FILE_THREADS: usize = 8;
+const FILE_THREAD_STACK: usize = 256 << 10;
+const FILE_THREAD_IDLE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("soulbox-envd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), startup::Error> {
+    let Some(options) = Options::parse(std::env::args().skip(1))? else {
+        println!("soulbox-envd {}", soulbox_types::ENVD_VERSION);
+        return Ok(());
+    };
+    let startup = Startup::new(&options)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(FILE_THREADS)
+        .thread_stack_size(FILE_THREAD_STACK)
+        .thread_keep_alive(FILE_THREAD_IDLE)
+        .build()
+        .map_err(startup::Error::Runtime)?;
+    LocalSet::new().block_on(&runtime, serve(options, startup))
+}
+
+async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error> {
+    let child_died = signal(SignalKind::child()).map_err(startup::Error::Runtime)?;
+    let mut asked_to_end = signal(SignalKind::terminate()).map_err(startup::Error::Runtime)?;
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(startup::Error::Runtime)?;
+    // Caught and ignored: a hang-up of whoever started us is no reason to end.
+    let _hung_up = signal(SignalKind::hangup()).map_err(startup::Error::Runtime)?;
+
+    let listener = TcpListener::bind(("0.0.0.0", options.port))
+        .await
+        .map_err(|e| startup::Error::Listen(options.port, e))?;
+    let Startup { config, ready } = startup;
+    let markers = control::write_marker_files(&config.sandbox_id, &config.template_id);
+    let envd = Rc::new(Envd::new(config));
+    if let Err(error) = markers {
+        envd.logs.warn("envd", "cannot write /run/e2b", [("error", error.to_string())]);
+    }
+    tokio::task::spawn_local(process::reaper::run(Rc::clone(&envd), child_died));
+    tokio::task::spawn_local(http::serve(Rc::clone(&envd), listener));
+    envd.logs.info("envd", "ready", []);
+    startup::tell_ready(ready);
+
+    tokio::select! {
+        _ = asked_to_end.recv() => {}
+        _ = interrupted.recv() => {}
+    }
+    envd.processes.kill_all();
+    startup::kill_everything_if_init();
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! The HTTP server: accepting, routing, errors, CORS.
+
+pub(crate) mod body;
+pub(crate) mod cors;
+pub(crate) mod reply;
+
+use std::{convert::Infallible, rc::Rc, time::Duration};
+
+use http::{Method, Request, Response, StatusCode, header};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+use self::{body::Body, reply::Failure};
+use crate::{
+    auth::{self, Token},
+    control, files, rpc,
+    state::Envd,
+};
+
+/// Longer than any proxy in front waits, so that it is never us who closes first.
+const IDLE: Duration = Duration::from_secs(640);
+/// Bounds what a connection may hold: headers in, frames out.
+const MAX_BUFFER: usize = 64 << 10;
+
+/// Accepts for ever. A connection that fails or panics ends alone.
+pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors or memory: give others a moment to release some.
+                envd.logs.warn("envd", "cannot accept", [("error", error.to_string())]);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let _unsupported = stream.set_nodelay(true);
+        let envd = Rc::clone(&envd);
+        tokio::task::spawn_local(async move {
+            let service = service_fn(|request| {
+                let envd = Rc::clone(&envd);
+                async move { Ok::<_, Infallible>(handle(envd, request).await) }
+            });
+            let _client_gone = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(IDLE)
+                .max_buf_size(MAX_BUFFER)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn handle(envd: Rc<Envd>, request: Request<Incoming>) -> Response<Body> {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response = if cors::is_preflight(&request) {
+        cors::preflight(&request)
+    } else {
+        route(envd, request).await.unwrap_or_else(Failure::into_response)
+    };
+    cors::expose(origin.as_ref(), response.headers_mut());
+    response
+}
+
+async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
+    let path = request.uri().path().to_owned();
+    let get = matches!(*request.method(), Method::GET | Method::HEAD);
+    let post = request.method() == Method::POST;
+
+    match path.as_str() {
+        "/health" if get => return Ok(control::health()),
+        // These two take a signature in place of the token, and check it themselves.
+        "/files" if get => return files::download::handle(&envd, &request).await,
+        "/files" if post => return files::upload::handle(&envd, request).await,
+        "/init" | "/freeze" | "/unfreeze" | "/collapse" | "/fsfreeze" | "/fsthaw" | "/upgrade"
+        | "/soulbox/logs" => {
+            if !auth::is_node(&envd, request.headers()) {
+                return Err(Failure::unauthorised("this route is the node's own"));
+            }
+            return match path.as_str() {
+                "/init" if post => control::init(&envd, request).await,
+                "/soulbox/logs" if get => Ok(reply::json(StatusCode::OK, envd.logs.to_json())),
+                "/init" | "/soulbox/logs" => Err(Failure::method_not_allowed()),
+                _ => Err(Failure::new(
+                    StatusCode::NOT_IMPLEMENTED,
+                    "not supported yet: the node freezes and replaces sandboxes from outside",
+                )),
+            };
+        }
+        _ => {}
+    }
+
+    if !matches!(auth::access_token(&envd, request.headers()), Token::Right) {
+        return Err(Failure::unauthorised(auth::UNAUTHORISED));
+    }
+    match path.as_str() {
+        "/metrics" if get => Ok(control::metrics(&envd)),
+        "/envs" if get => Ok(control::envs(&envd)),
+        "/files/compose" if post => files::compose::handle(&envd, request).await,
+        "/health" | "/metrics" | "/envs" | "/files" | "/files/compose" => {
+            Err(Failure::method_not_allowed())
+        }
+        rpc if post => match rpc.strip_prefix('/').and_then(|rpc| rpc.split_once('/')) {
+            Some(("process.Process", method)) => {
+                let method = method.to_owned();
+                rpc::process::dispatch(envd, &method, request).await
+            }
+            Some(("filesystem.Filesystem", method)) => {
+                let method = method.to_owned();
+                rpc::filesystem::dispatch(envd, &method, request).await
+            }
+            _ => Err(Failure::no_route()),
+        },
+        rpc if rpc.starts_with("/process.Process/")
+            || rpc.starts_with("/filesystem.Filesystem/") =>
+        {
+            Err(Failure::method_not_allowed())
+        }
+        _ => Err(Failure::no_route()),
+    }
+}

@@ -1,0 +1,23 @@
+//! Processes that clients start.
+//!
+//! - [`spawn`]: fork and exec
+//! - [`command`]: what to run, prepared so that the forked child allocates nothing
+//! - [`ring`]: recent output and the places of its readers
+//! - [`running`]: one process: its output, input and end
+//! - [`pump`]: moves output from the pipes into the ring
+//! - [`table`]: all of them, also those that ended a moment ago
+//! - [`reaper`]: collects every dead child, as pid 1 must
+
+pub(crate) mod command;
+mod pump;
+pub(crate) mod reaper;
+mod ring;
+mod running;
+mod spawn;
+mod start;
+mod table;
+
+pub(crate) use ring::{Next, Stream};
+pub(crate) use running::Process;
+pub(crate) use start::{StartError, size, start};
+pub(crate) use table::Table;

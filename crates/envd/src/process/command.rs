@@ -1,0 +1,120 @@
+//! What to run, as the C strings and numbers that the forked child needs.
+
+use std::{collections::BTreeMap, ffi::CString, os::unix::ffi::OsStrExt, path::Path};
+
+use rustix::fs::{Gid, Uid};
+
+use crate::{proto::process::ProcessConfig, users::User};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("no command given")]
+    Empty,
+    #[error("{0} holds a NUL character")]
+    Nul(&'static str),
+    #[error("exec: {0:?}: executable file not found in $PATH")]
+    NotFound(String),
+}
+
+pub(crate) struct Command {
+    /// Tried in this order.
+    pub(super) programs: Vec<CString>,
+    pub(super) args: Vec<CString>,
+    pub(super) env: Vec<CString>,
+    pub(super) cwd: CString,
+    pub(super) uid: Uid,
+    pub(super) gid: Gid,
+    pub(super) groups: Vec<Gid>,
+}
+
+impl Command {
+    /// Nothing of envd's own environment is inherited, except its `PATH`.
+    pub(crate) fn new(
+        config: &ProcessConfig,
+        user: &User,
+        cwd: &Path,
+        path: &str,
+        global_env: BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        let mut env = BTreeMap::from([
+            ("PATH".to_owned(), path.to_owned()),
+            ("HOME".to_owned(), user.home.to_string_lossy().into_owned()),
+            ("USER".to_owned(), user.name.clone()),
+            ("LOGNAME".to_owned(), user.name.clone()),
+        ]);
+        env.extend(global_env);
+        env.extend(config.envs.clone());
+
+        let programs = programs(&config.cmd, env.get("PATH").map_or(path, String::as_str))?;
+        let args = std::iter::once(&config.cmd)
+            .chain(&config.args)
+            .map(|arg| CString::new(arg.as_str()).map_err(|_| Error::Nul("an argument")))
+            .collect::<Result<_, _>>()?;
+        let env = env
+            .into_iter()
+            .map(|(name, value)| {
+                CString::new(format!("{name}={value}")).map_err(|_| Error::Nul("a variable"))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            programs,
+            args,
+            env,
+            cwd: CString::new(cwd.as_os_str().as_bytes()).map_err(|_| Error::Nul("cwd"))?,
+            uid: Uid::from_raw(user.uid),
+            gid: Gid::from_raw(user.gid),
+            groups: user.groups.iter().copied().map(Gid::from_raw).collect(),
+        })
+    }
+}
+
+fn programs(cmd: &str, path: &str) -> Result<Vec<CString>, Error> {
+    if cmd.is_empty() {
+        return Err(Error::Empty);
+    }
+    let nul = |_| Error::Nul("the command");
+    if cmd.contains('/') {
+        return Ok(vec![CString::new(cmd).map_err(nul)?]);
+    }
+    let mut found = Vec::new();
+    for directory in path.split(':').filter(|directory| directory.starts_with('/')) {
+        let candidate = Path::new(directory).join(cmd);
+        if candidate.is_file() {
+            found.push(CString::new(candidate.as_os_str().as_bytes()).map_err(nul)?);
+        }
+    }
+    if found.is_empty() { Err(Error::NotFound(cmd.to_owned())) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user() -> User {
+        User { name: "u".into(), uid: 7, gid: 8, home: "/home/u".into(), groups: vec![8, 9] }
+    }
+
+    #[test]
+    fn later_environments_win_and_nothing_is_inherited() {
+        let config = ProcessConfig {
+            cmd: "/bin/true".into(),
+            envs: BTreeMap::from([("B".into(), "request".into())]),
+            ..Default::default()
+        };
+        let global = BTreeMap::from([
+            ("B".to_owned(), "global".to_owned()),
+            ("USER".to_owned(), "renamed".to_owned()),
+        ]);
+        let command = Command::new(&config, &user(), Path::new("/"), "/bin", global).unwrap();
+        let env: Vec<_> = command.env.iter().map(|e| e.to_str().unwrap()).collect();
+        assert_eq!(env, ["B=request", "HOME=/home/u", "LOGNAME=u", "PATH=/bin", "USER=renamed"]);
+    }
+
+    #[test]
+    fn bare_names_are_looked_up_in_absolute_directories_only() {
+        assert!(programs("sh", "relative:/usr/bin:/bin").is_ok());
+        assert!(matches!(programs("no-such-program", "/bin"), Err(Error::NotFound(_))));
+        assert!(matches!(programs("", "/bin"), Err(Error::Empty)));
+        assert!(matches!(programs("a/\0", "/bin"), Err(Error::Nul(_))));
+    }
+}

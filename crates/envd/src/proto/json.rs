@@ -1,0 +1,107 @@
+//! The corners of proto3's JSON mapping: bytes as base64, 64-bit numbers as strings, enums as
+//! names, timestamps as RFC 3339, defaults left out.
+
+use base64::{
+    Engine,
+    alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
+};
+use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+/// Padding is optional when reading, as the mapping demands.
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// `Option<Vec<u8>>` as base64.
+pub(crate) mod bytes {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Option<Vec<u8>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(bytes) => to.serialize_str(&STANDARD.encode(bytes)),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Vec<u8>>, D::Error> {
+        let text = String::deserialize(from)?;
+        let url_safe = text.contains(['-', '_']);
+        let engine = if url_safe { URL_LENIENT } else { STANDARD_LENIENT };
+        engine.decode(text).map(Some).map_err(|e| D::Error::custom(format!("bytes: {e}")))
+    }
+}
+
+/// `i64` as a decimal string.
+pub(crate) mod int64 {
+    use super::*;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    pub(crate) fn serialize<S: Serializer>(value: &i64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+        number(from)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(i64),
+    Text(String),
+}
+
+/// Any integer, also when written as a string.
+pub(crate) fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(from: D) -> Result<T, D::Error> {
+    let number = match NumberOrText::deserialize(from)? {
+        NumberOrText::Number(number) => number,
+        NumberOrText::Text(text) => text.parse().map_err(D::Error::custom)?,
+    };
+    T::try_from(number).map_err(|_| D::Error::custom("number out of range"))
+}
+
+pub(crate) fn optional_number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    number(from).map(Some)
+}
+
+/// An enum: written as its name, read as its name or number.
+pub(crate) fn enum_from_json<'de, D: Deserializer<'de>>(
+    from: D,
+    names: &[(i32, &str)],
+) -> Result<i32, D::Error> {
+    match NumberOrText::deserialize(from)? {
+        NumberOrText::Number(number) => {
+            i32::try_from(number).map_err(|_| D::Error::custom("enum number out of range"))
+        }
+        NumberOrText::Text(text) => names
+            .iter()
+            .find(|(_, name)| *name == text)
+            .map(|(number, _)| *number)
+            .ok_or_else(|| D::Error::custom(format!("unknown enum value {text:?}"))),
+    }
+}
+
+pub(crate) fn enum_to_json<S: Serializer>(
+    value: i32,
+    names: &[(i32, &str)],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match names.iter().find(|(number, _)| *number == value) {
+        Some((_, name)) => to.serialize_str(name),
+        None => to.serialize_i32(value),
+    }
+}

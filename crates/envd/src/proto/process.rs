@@ -1,0 +1,300 @@
+//! Messages of `process.Process`. Field numbers are E2B's.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::json::{self, is_default};
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+pub(crate) struct Empty {}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PtySize {
+    #[prost(uint32, tag = "1")]
+    #[serde(deserialize_with = "json::number", skip_serializing_if = "is_default")]
+    pub(crate) cols: u32,
+    #[prost(uint32, tag = "2")]
+    #[serde(deserialize_with = "json::number", skip_serializing_if = "is_default")]
+    pub(crate) rows: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pty {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<PtySize>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessConfig {
+    #[prost(string, tag = "1")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) cmd: String,
+    #[prost(string, repeated, tag = "2")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) args: Vec<String>,
+    #[prost(btree_map = "string, string", tag = "3")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) envs: BTreeMap<String, String>,
+    #[prost(string, optional, tag = "4")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cwd: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessSelector {
+    #[prost(uint32, optional, tag = "1")]
+    #[serde(
+        deserialize_with = "json::optional_number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) pid: Option<u32>,
+    #[prost(string, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessInfo {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<ProcessConfig>,
+    #[prost(uint32, tag = "2")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) pid: u32,
+    #[prost(string, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StartEvent {
+    #[prost(uint32, tag = "1")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) pid: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DataEvent {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    #[serde(with = "json::bytes", skip_serializing_if = "Option::is_none")]
+    pub(crate) stdout: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    #[serde(with = "json::bytes", skip_serializing_if = "Option::is_none")]
+    pub(crate) stderr: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    #[serde(with = "json::bytes", skip_serializing_if = "Option::is_none")]
+    pub(crate) pty: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct EndEvent {
+    #[prost(sint32, tag = "1")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) exit_code: i32,
+    #[prost(bool, tag = "2")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) exited: bool,
+    #[prost(string, tag = "3")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) status: String,
+    #[prost(string, optional, tag = "4")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// A oneof: exactly one field is set.
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessEvent {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<StartEvent>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<DataEvent>,
+    #[prost(message, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) end: Option<EndEvent>,
+    #[prost(message, optional, tag = "4")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keepalive: Option<Empty>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EventResponse {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) event: Option<ProcessEvent>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StartRequest {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<ProcessConfig>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pty: Option<Pty>,
+    #[prost(string, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<String>,
+    #[prost(bool, optional, tag = "4")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stdin: Option<bool>,
+}
+
+/// `Connect` and `CloseStdin` ask with the same message.
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SelectRequest {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<ProcessSelector>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ListResponse {
+    #[prost(message, repeated, tag = "1")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) processes: Vec<ProcessInfo>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct UpdateRequest {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<ProcessSelector>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pty: Option<Pty>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProcessInput {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    #[serde(with = "json::bytes", skip_serializing_if = "Option::is_none")]
+    pub(crate) stdin: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "2")]
+    #[serde(with = "json::bytes", skip_serializing_if = "Option::is_none")]
+    pub(crate) pty: Option<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SendInputRequest {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<ProcessSelector>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<ProcessInput>,
+}
+
+/// The `data` of a `StreamInput` message. Its input has number 2, not 1.
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StreamInputData {
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) input: Option<ProcessInput>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StreamInputRequest {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<SelectRequest>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<StreamInputData>,
+    #[prost(message, optional, tag = "3")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keepalive: Option<Empty>,
+}
+
+pub(crate) const SIGKILL: i32 = 9;
+pub(crate) const SIGTERM: i32 = 15;
+const SIGNALS: &[(i32, &str)] =
+    &[(0, "SIGNAL_UNSPECIFIED"), (SIGKILL, "SIGNAL_SIGKILL"), (SIGTERM, "SIGNAL_SIGTERM")];
+
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SendSignalRequest {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<ProcessSelector>,
+    #[prost(int32, tag = "2")]
+    #[serde(serialize_with = "signal_name", deserialize_with = "signal_number")]
+    pub(crate) signal: i32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn signal_name<S: Serializer>(value: &i32, to: S) -> Result<S::Ok, S::Error> {
+    json::enum_to_json(*value, SIGNALS, to)
+}
+
+fn signal_number<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    json::enum_from_json(from, SIGNALS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::codec::Codec;
+
+    #[test]
+    fn bytes_are_base64_and_defaults_are_left_out() {
+        let data = DataEvent { stdout: Some(vec![0xff, 0xfe, 0xfd]), ..Default::default() };
+        assert_eq!(serde_json::to_string(&data).unwrap(), r#"{"stdout":"//79"}"#);
+        assert_eq!(serde_json::to_string(&EndEvent::default()).unwrap(), "{}");
+    }
+
+    #[test]
+    fn url_safe_and_unpadded_bytes_are_read() {
+        for text in [r#"{"stdin":"__79AA"}"#, r#"{"stdin":"//79AA=="}"#, r#"{"stdin":"//79AA"}"#] {
+            let input: ProcessInput = serde_json::from_str(text).unwrap();
+            assert_eq!(input.stdin.unwrap(), [0xff, 0xfe, 0xfd, 0]);
+        }
+    }
+
+    #[test]
+    fn signals_are_read_by_name_and_number() {
+        for text in [r#"{"signal":"SIGNAL_SIGKILL"}"#, r#"{"signal":9,"later":{"a":1}}"#] {
+            assert_eq!(serde_json::from_str::<SendSignalRequest>(text).unwrap().signal, SIGKILL);
+        }
+        assert!(serde_json::from_str::<SendSignalRequest>(r#"{"signal":"SIGHUP"}"#).is_err());
+    }
+
+    #[test]
+    fn null_means_not_set() {
+        let text = br#"{"process":{"cmd":"x","args":null,"cwd":null},"pty":null}"#;
+        let request: StartRequest = Codec::Json.decode(text).unwrap();
+        assert_eq!(request.process.unwrap().cmd, "x");
+        assert!(request.pty.is_none() && request.stdin.is_none());
+    }
+
+    #[test]
+    fn oneofs_survive_the_binary_encoding() {
+        let selector = ProcessSelector { pid: Some(0), tag: None };
+        let bytes = selector.encode_to_vec();
+        assert_eq!(bytes, [8, 0], "a chosen zero is still written");
+        assert_eq!(ProcessSelector::decode(&*bytes).unwrap(), selector);
+    }
+}

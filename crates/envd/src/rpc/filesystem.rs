@@ -1,0 +1,196 @@
+//! `filesystem.Filesystem`, except watching. Everything is done as root; the user only decides
+//! where relative paths begin and who owns new directories.
+
+use std::{
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::{entry::entry_info, user, watching};
+use crate::{
+    connect::{Call, Code, ConnectError, server_stream, unary},
+    http::{body::Body, reply::Failure},
+    paths,
+    proto::{
+        filesystem::{
+            EntryInfo, EntryResponse, ListDirRequest, ListDirResponse, MoveRequest, PathRequest,
+        },
+        process::Empty,
+    },
+    state::Envd,
+    users::{Names, User},
+};
+
+/// A listing is built in memory; beyond this it would endanger the sandbox.
+const MAX_ENTRIES: usize = 100_000;
+
+pub(crate) async fn dispatch(
+    envd: Rc<Envd>,
+    method: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Failure> {
+    Ok(match method {
+        "Stat" => unary(envd, request, stat).await,
+        "MakeDir" => unary(envd, request, make_dir).await,
+        "Move" => unary(envd, request, rename).await,
+        "ListDir" => unary(envd, request, list_dir).await,
+        "Remove" => unary(envd, request, remove).await,
+        "WatchDir" => server_stream(envd, request, watching::watch_dir).await,
+        "CreateWatcher" => unary(envd, request, watching::create_watcher).await,
+        "GetWatcherEvents" => unary(envd, request, watching::get_watcher_events).await,
+        "RemoveWatcher" => unary(envd, request, watching::remove_watcher).await,
+        _ => return Err(Failure::no_route()),
+    })
+}
+
+pub(super) fn resolve(call: &Call, path: &str) -> Result<(PathBuf, User), ConnectError> {
+    let user = user(call)?;
+    let path = paths::resolve(path, &user, &call.envd.default_workdir())?;
+    Ok((path, user))
+}
+
+async fn stat(call: Call, request: PathRequest) -> Result<EntryResponse, ConnectError> {
+    let (path, _) = resolve(&call, &request.path)?;
+    described(&path)
+}
+
+async fn make_dir(call: Call, request: PathRequest) -> Result<EntryResponse, ConnectError> {
+    let (path, user) = resolve(&call, &request.path)?;
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => {
+            return Err(ConnectError::new(
+                Code::AlreadyExists,
+                format!("directory already exists: {}", path.display()),
+            ));
+        }
+        Ok(_) => {
+            return Err(ConnectError::invalid(format!(
+                "path exists and is not a directory: {}",
+                path.display()
+            )));
+        }
+        Err(_) => {}
+    }
+    paths::make_directories(&path, &user)
+        .map_err(|e| failed(&format!("error making directory {}", path.display()), &e))?;
+    described(&path)
+}
+
+async fn rename(call: Call, request: MoveRequest) -> Result<EntryResponse, ConnectError> {
+    let (source, user) = resolve(&call, &request.source)?;
+    let (destination, _) = resolve(&call, &request.destination)?;
+    if let Some(parent) = destination.parent() {
+        paths::make_directories(parent, &user)
+            .map_err(|e| failed(&format!("error making directory {}", parent.display()), &e))?;
+    }
+    std::fs::rename(&source, &destination).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => {
+            ConnectError::not_found(format!("source file not found: {}", source.display()))
+        }
+        _ => failed(
+            &format!("error renaming {} to {}", source.display(), destination.display()),
+            &e,
+        ),
+    })?;
+    described(&destination)
+}
+
+async fn remove(call: Call, request: PathRequest) -> Result<Empty, ConnectError> {
+    let (path, _) = resolve(&call, &request.path)?;
+    let shown = path.display().to_string();
+    blocking(move || match std::fs::symlink_metadata(&path) {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(&path),
+        Ok(_) => std::fs::remove_file(&path),
+        Err(e) => Err(e),
+    })
+    .await?
+    // Gone is gone, whoever did it.
+    .or_else(|e| if is_missing(&e) { Ok(()) } else { Err(e) })
+    .map_err(|e| failed(&format!("error removing {shown}"), &e))?;
+    Ok(Empty {})
+}
+
+async fn list_dir(call: Call, request: ListDirRequest) -> Result<ListDirResponse, ConnectError> {
+    let (path, _) = resolve(&call, &request.path)?;
+    let shown = path.display().to_string();
+    let found = std::fs::metadata(&path).map_err(|e| match e.raw_os_error() {
+        Some(libc::ELOOP) => {
+            ConnectError::new(Code::FailedPrecondition, format!("too many links: {shown}"))
+        }
+        _ if is_missing(&e) => ConnectError::not_found(format!("path not found: {shown}")),
+        _ => failed(&format!("error reading {shown}"), &e),
+    })?;
+    if !found.is_dir() {
+        return Err(ConnectError::invalid(format!("path is not a directory: {shown}")));
+    }
+    let depth = request.depth.max(1);
+    let entries = blocking(move || {
+        let mut entries = Vec::new();
+        walk(&path, depth, &Names::load(), &mut entries).map(|()| entries)
+    })
+    .await?;
+    match entries {
+        Ok(entries) => Ok(ListDirResponse { entries }),
+        Err(e) if e.kind() == ErrorKind::FileTooLarge => Err(ConnectError::new(
+            Code::ResourceExhausted,
+            format!("{shown} has more than {MAX_ENTRIES} entries: list with a smaller depth"),
+        )),
+        Err(e) => Err(failed(&format!("error reading {shown}"), &e)),
+    }
+}
+
+/// Parent before children, in the order of names, never through links below the root.
+fn walk(path: &Path, depth: u32, names: &Names, to: &mut Vec<EntryInfo>) -> io::Result<()> {
+    let mut children: Vec<_> =
+        std::fs::read_dir(path)?.filter_map(Result::ok).map(|child| child.file_name()).collect();
+    children.sort();
+    for child in children {
+        let child = path.join(child);
+        // It may vanish while we look.
+        let Ok(entry) = entry_info(&child, names) else { continue };
+        if to.len() >= MAX_ENTRIES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let descend = depth > 1
+            && !entry.is_symlink
+            && entry.kind == crate::proto::filesystem::DIRECTORY;
+        to.push(entry);
+        if descend {
+            match walk(&child, depth - 1, names, to) {
+                Err(e) if e.kind() == ErrorKind::FileTooLarge => return Err(e),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn described(path: &Path) -> Result<EntryResponse, ConnectError> {
+    match entry_info(path, &Names::load()) {
+        Ok(entry) => Ok(EntryResponse { entry: Some(entry) }),
+        Err(e) if is_missing(&e) => {
+            Err(ConnectError::not_found(format!("file not found: {}", path.display())))
+        }
+        Err(e) => Err(failed(&format!("error reading {}", path.display()), &e)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn failed(what: &str, error: &io::Error) -> ConnectError {
+    let code =
+        if paths::is_out_of_space(error) { Code::ResourceExhausted } else { Code::Internal };
+    ConnectError::new(code, format!("{what}: {error}"))
+}
+
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ConnectError> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| ConnectError::internal(e.to_string()))
+}

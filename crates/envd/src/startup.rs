@@ -1,0 +1,152 @@
+//! From nothing to a configuration: options, the pipe with the configuration, the pipe that says ready.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::fd::OwnedFd,
+    path::PathBuf,
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    process::Pid,
+};
+use soulbox_types::{
+    ENVD_PORT, EnvdConfig,
+    guest::{CONFIG_FD, READY_FD},
+};
+
+/// A configuration is a few kilobytes; the environment may make it more.
+const MAX_CONFIG: u64 = 8 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("unknown option {0:?}; known are --port PORT, --config FILE and --version")]
+    Option(String),
+    #[error("reading the configuration: {0} (the node gives it on descriptor {CONFIG_FD})")]
+    ReadConfig(#[source] io::Error),
+    #[error("the configuration is not valid: {0}")]
+    ParseConfig(#[source] serde_json::Error),
+    #[error("starting the event loop: {0}")]
+    Runtime(#[source] io::Error),
+    #[error("listening on port {0}: {1}")]
+    Listen(u16, #[source] io::Error),
+}
+
+pub(crate) struct Options {
+    pub(crate) port: u16,
+    /// For tests: the configuration from a file instead of a pipe.
+    config: Option<PathBuf>,
+}
+
+impl Options {
+    /// `None`: only the version was asked for.
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Self>, Error> {
+        let mut options = Self { port: ENVD_PORT, config: None };
+        while let Some(option) = args.next() {
+            match option.as_str() {
+                "--version" => return Ok(None),
+                "--port" => match args.next().and_then(|port| port.parse().ok()) {
+                    Some(port) => options.port = port,
+                    None => return Err(Error::Option(option)),
+                },
+                "--config" => match args.next() {
+                    Some(path) => options.config = Some(path.into()),
+                    None => return Err(Error::Option(option)),
+                },
+                _ => return Err(Error::Option(option)),
+            }
+        }
+        Ok(Some(options))
+    }
+}
+
+pub(crate) struct Startup {
+    pub(crate) config: EnvdConfig,
+    pub(crate) ready: Option<OwnedFd>,
+}
+
+impl Startup {
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+        limit_malloc_arenas();
+        let mut text = Vec::new();
+        let ready = match &options.config {
+            Some(path) => {
+                File::open(path)
+                    .and_then(|file| file.take(MAX_CONFIG).read_to_end(&mut text))
+                    .map_err(Error::ReadConfig)?;
+                None
+            }
+            None => {
+                let file = inherited(CONFIG_FD).map_err(Error::ReadConfig)?;
+                File::from(file).take(MAX_CONFIG).read_to_end(&mut text).map_err(Error::ReadConfig)?;
+                inherited(READY_FD).ok()
+            }
+        };
+        ensure_standard_streams();
+        let config = serde_json::from_slice(&text).map_err(Error::ParseConfig)?;
+        Ok(Self { config, ready })
+    }
+}
+
+pub(crate) fn tell_ready(ready: Option<OwnedFd>) {
+    if let Some(ready) = ready {
+        let _nobody_waits = File::from(ready).write_all(b"\n");
+    }
+}
+
+/// Descriptors 0 to 2 must be taken: a pipe for a child that got one of these numbers would be
+/// overwritten while the child's streams are put in place.
+fn ensure_standard_streams() {
+    while let Ok(fd) = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()) {
+        if std::os::fd::AsRawFd::as_raw_fd(&fd) > 2 {
+            break;
+        }
+        std::mem::forget(fd);
+    }
+}
+
+/// As pid 1, ends every process of the sandbox. As anything else that would be the whole machine.
+pub(crate) fn kill_everything_if_init() {
+    if rustix::process::getpid() == Pid::INIT {
+        signal_everybody();
+    }
+}
+
+#[expect(unsafe_code, reason = "three calls that no safe crate offers")]
+mod raw {
+    use std::{
+        io,
+        os::fd::{FromRawFd, OwnedFd, RawFd},
+    };
+
+    /// Takes over a descriptor that the parent left open for us.
+    pub(super) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+        // SAFETY: fcntl only asks about the number. When it is open, nothing else in this program
+        // owns it: it was inherited by agreement, and this runs once, before any other descriptor.
+        unsafe {
+            if libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(OwnedFd::from_raw_fd(fd))
+        }
+    }
+
+    pub(super) fn signal_everybody() {
+        // SAFETY: a plain system call.
+        unsafe {
+            libc::kill(-1, libc::SIGKILL);
+        }
+    }
+
+    /// The few file threads share one heap: by default each would get and keep its own.
+    pub(super) fn limit_malloc_arenas() {
+        // SAFETY: called before any other thread exists.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
+}
+
+use raw::{inherited, limit_malloc_arenas, signal_everybody};
