@@ -1,4 +1,8 @@
-"""System calls and files that would lead out."""
+"""System calls and files that would lead out.
+
+Values are chosen so that an attempt that succeeds does little harm to the host; the fixture
+`host_is_unharmed` finds and undoes what can be undone.
+"""
 
 import os
 import subprocess
@@ -99,13 +103,14 @@ refused("init_module", syscall(175, attr, 256, ctypes.c_char_p(b"")))
 refused("finit_module", syscall(313, 0, ctypes.c_char_p(b""), 0))
 refused("delete_module", syscall(176, ctypes.c_char_p(b"dummy"), 0))
 refused("kexec_load", syscall(246, 0, 0, None, 0))
-refused("reboot", syscall(169, 0xfee1dead, 672274793, 0x01234567, None))
+refused("reboot", syscall(169, 0xfee1dead, 672274793, 0, None))  # only "ignore Ctrl-Alt-Del"
 refused("swapon", syscall(167, ctypes.c_char_p(b"/tmp/x"), 0))
 refused("acct", syscall(163, ctypes.c_char_p(b"/tmp/x")))
 refused("syslog read", syscall(103, 3, attr, 256))
 refused("syslog clear", syscall(103, 5, None, 0))
-refused("settimeofday", syscall(164, attr, None))
-refused("clock_settime", syscall(227, 0, attr))
+import time
+refused("settimeofday", syscall(164, ctypes.create_string_buffer(struct.pack("qq", int(time.time()), 0)), None))
+refused("clock_settime", syscall(227, 0, ctypes.create_string_buffer(struct.pack("qq", int(time.time()), 0))))
 refused("adjtimex", syscall(159, ctypes.create_string_buffer(bytes([1]) + bytes(255))))
 refused("sethostname", syscall(170, ctypes.c_char_p(b"owned"), 5))
 refused("setdomainname", syscall(171, ctypes.c_char_p(b"owned"), 5))
@@ -136,7 +141,7 @@ attempt("/proc/1/root", root_of_envd)
 """,
     "proc and sys": """
 for path, text in [
-    ("/proc/sys/kernel/core_pattern", "|/tmp/x"), ("/proc/sys/kernel/modprobe", "/tmp/x"), ("/proc/sys/vm/overcommit_memory", "1"),
+    ("/proc/sys/kernel/core_pattern", "core.attacked"), ("/proc/sys/kernel/modprobe", "/tmp/x"), ("/proc/sys/vm/overcommit_memory", "1"),
     ("/proc/sys/kernel/hostname", "owned"), ("/proc/sys/net/ipv4/ip_forward", "1"), ("/proc/sys/fs/binfmt_misc/register", ":x:"),
     ("/proc/sysrq-trigger", "h"), ("/proc/sys/kernel/panic", "1"), ("/proc/acpi/wakeup", "x"), ("/proc/irq/0/smp_affinity", "1"),
     ("/proc/sys/user/max_user_namespaces", "0"), ("/proc/self/uid_map", "0 0 4294967295"), ("/proc/1/uid_map", "0 0 1"),
