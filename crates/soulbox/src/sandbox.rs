@@ -20,8 +20,6 @@ use crate::{
 /// moved again long before. Should this program be killed, the sandbox follows soon.
 const LEASE_SECONDS: u32 = 300;
 const RENEWAL: Duration = Duration::from_mins(1);
-/// The command is ended first, so that the user hears of the timeout and not of a lost sandbox.
-const GRACE_SECONDS: u32 = 15;
 /// How long Ctrl-C waits for a creation that is under way.
 const ABANDON_LIMIT: Duration = Duration::from_secs(5);
 
@@ -100,10 +98,7 @@ impl std::error::Error for Interrupted {}
 fn wish(args: &CreateArgs) -> CreateSandbox {
     CreateSandbox {
         template: args.template.clone(),
-        timeout: Some(
-            args.timeout
-                .map_or(LEASE_SECONDS, |s| s.saturating_add(GRACE_SECONDS)),
-        ),
+        timeout: Some(args.timeout.unwrap_or(LEASE_SECONDS)),
         metadata: args.metadata.iter().cloned().collect(),
         env_vars: args.environment.iter().cloned().collect(),
         allow_internet_access: args.no_internet.then_some(false),
@@ -190,7 +185,7 @@ mod tests {
         assert_eq!(
             wish_of(&line.split_whitespace().collect::<Vec<_>>()),
             serde_json::json!({
-                "templateID": "t", "timeout": 75, "envVars": {"A": "1"}, "metadata": {"job": "7"},
+                "templateID": "t", "timeout": 60, "envVars": {"A": "1"}, "metadata": {"job": "7"},
                 "cpuCount": 4, "memoryMB": 1024, "diskSizeMB": 500, "allow_internet_access": false,
             })
         );

@@ -20,14 +20,17 @@ Examples:
 
 Exit codes: the command's own; 124 timeout, 125 SoulBox failed, 126 not executable, 127 not found,
 128+N ended by signal N.")]
+#[command(override_usage = "\
+soulbox run [OPTIONS] [--] COMMAND...
+       soulbox run [OPTIONS] --shell LINE")]
 pub(crate) struct RunArgs {
-    #[command(flatten)]
-    pub create: CreateArgs,
     #[command(flatten)]
     pub command: CommandArgs,
     /// Leave the sandbox running at the end and print its id on stderr
     #[arg(long)]
     pub keep: bool,
+    #[command(flatten)]
+    pub create: CreateArgs,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -84,6 +87,9 @@ Examples:
 
 Exit codes: the command's own; 124 timeout, 125 SoulBox failed, 126 not executable, 127 not found,
 128+N ended by signal N.")]
+#[command(override_usage = "\
+soulbox exec [OPTIONS] SANDBOX [--] COMMAND...
+       soulbox exec [OPTIONS] SANDBOX --shell LINE")]
 pub(crate) struct ExecArgs {
     /// Id, or the beginning of one
     pub sandbox: String,

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use soulbox_client::{
@@ -48,6 +48,7 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
         Started::Running(process) => process,
         Started::Refused(code) => return Ok(code),
     };
+    let started = Instant::now();
     let pid = process.pid();
     let passing = async {
         if args.tty {
@@ -58,7 +59,7 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     };
     tokio::pin!(passing);
     let code = tokio::select! {
-        result = &mut passing => return timed_out(result, args.timeout),
+        result = &mut passing => return timed_out(result, args.timeout, started),
         code = interrupts.next() => code,
     };
     // The process outlives its watchers unless it is told.

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use anyhow::Result;
 
 use super::start::{Started, command, start, timed_out};
@@ -13,6 +15,7 @@ pub(super) async fn run(args: &RunArgs) -> Result<u8> {
     let user = args.command.user.clone();
     let sandbox = OwnSandbox::create(&server, &args.create, user, &mut interrupts).await?;
 
+    let started = Instant::now();
     let result = tokio::select! {
         result = execute(args, &sandbox) => result,
         code = interrupts.next() => Ok(code),
@@ -22,7 +25,7 @@ pub(super) async fn run(args: &RunArgs) -> Result<u8> {
     } else {
         sandbox.discard().await;
     }
-    timed_out(result, args.create.timeout)
+    timed_out(result, args.create.timeout, started)
 }
 
 async fn execute(args: &RunArgs, sandbox: &OwnSandbox) -> Result<u8> {

@@ -1,6 +1,6 @@
 //! Starting a process, with the exit codes that shells use when it cannot be.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use soulbox_client::{
@@ -57,19 +57,23 @@ fn refusal(error: &Error) -> Option<u8> {
     Some(if missing { NOT_FOUND } else { NOT_EXECUTABLE })
 }
 
-/// A command that envd ended at its limit has a code of its own.
-pub(super) fn timed_out(result: Result<u8>, limit: Option<u32>) -> Result<u8> {
-    let Some(limit) = limit else { return result };
-    match result {
-        Err(error)
-            if error.downcast_ref::<Error>().and_then(Error::rpc_code)
-                == Some("deadline_exceeded") =>
-        {
-            report::complaint(&format!("the command did not end within {limit} s"));
-            Ok(TIMED_OUT)
-        }
-        other => other,
+/// A command that reached its time limit has a code of its own. Either envd ended it, or the
+/// sandbox went first, which has the same limit.
+pub(super) fn timed_out(result: Result<u8>, limit: Option<u32>, started: Instant) -> Result<u8> {
+    let (Some(limit), Err(error)) = (limit, &result) else {
+        return result;
+    };
+    let nearly = Duration::from_secs(u64::from(limit.saturating_sub(1)));
+    let late = match error.downcast_ref::<Error>() {
+        Some(Error::Rpc(rpc)) => rpc.code == "deadline_exceeded",
+        Some(Error::Cut { .. } | Error::SandboxGone { .. }) => started.elapsed() >= nearly,
+        _ => false,
+    };
+    if !late {
+        return result;
     }
+    report::complaint(&format!("the command did not end within {limit} s"));
+    Ok(TIMED_OUT)
 }
 
 #[cfg(test)]
@@ -109,6 +113,7 @@ mod tests {
 
     #[test]
     fn a_missed_deadline_is_124_only_where_there_was_one() {
+        let now = Instant::now();
         let late = || {
             let code = "deadline_exceeded".to_owned();
             Err(Error::Rpc(RpcError {
@@ -117,8 +122,20 @@ mod tests {
             })
             .into())
         };
-        assert_eq!(timed_out(late(), Some(1)).unwrap(), 124);
-        assert!(timed_out(late(), None).is_err());
-        assert_eq!(timed_out(Ok(3), Some(1)).unwrap(), 3);
+        assert_eq!(timed_out(late(), Some(1), now).unwrap(), 124);
+        assert!(timed_out(late(), None, now).is_err());
+        assert_eq!(timed_out(Ok(3), Some(1), now).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_sandbox_that_ends_early_is_no_timeout() {
+        let cut = || {
+            Err(Error::Cut {
+                id: "i1".to_owned(),
+            }
+            .into())
+        };
+        assert!(timed_out(cut(), Some(60), Instant::now()).is_err());
+        assert_eq!(timed_out(cut(), Some(1), Instant::now()).unwrap(), 124);
     }
 }
