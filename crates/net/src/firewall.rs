@@ -2,6 +2,7 @@
 
 mod conflict;
 mod rules;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 pub(crate) use conflict::warnings;
 pub(crate) use rules::Rules;
+pub(crate) use watch::Watch;
 
 use crate::Error;
 use crate::error::Doing;
@@ -21,21 +23,29 @@ const TIME: Duration = Duration::from_secs(10);
 
 /// Replaces the table in one transaction: at no moment is there a packet without rules.
 pub(crate) async fn apply(rules: &Rules<'_>) -> Result<(), Error> {
-    run(&["-f", "-"], rules.to_string().as_bytes())
+    run("nft", &["-f", "-"], rules.to_string().as_bytes())
         .await
         .map(drop)
+}
+
+/// Whether the table is there. An answer that cannot be had counts as no: putting it in place once
+/// more does no harm.
+pub(crate) async fn is_applied(table: &str) -> bool {
+    run("nft", &["-t", "list", "table", "inet", table], &[])
+        .await
+        .is_ok()
 }
 
 /// Removes the table; one that does not exist is no error.
 pub(crate) async fn remove(table: &str) -> Result<(), Error> {
     // Adding first makes deleting safe whether it was there or not.
     let script = format!("add table inet {table}\ndelete table inet {table}\n");
-    run(&["-f", "-"], script.as_bytes()).await.map(drop)
+    run("nft", &["-f", "-"], script.as_bytes()).await.map(drop)
 }
 
-async fn run(arguments: &[&str], input: &[u8]) -> Result<Output, Error> {
-    let doing = || "running nft".to_owned();
-    let mut child = Command::new(find("nft").ok_or(Error::NftMissing)?)
+async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Output, Error> {
+    let doing = || format!("running {program}");
+    let mut child = Command::new(find(program).ok_or(Error::NftMissing)?)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -53,7 +63,7 @@ async fn run(arguments: &[&str], input: &[u8]) -> Result<Output, Error> {
     let output = timeout(TIME, talk)
         .await
         .map_err(|_| Error::TimedOut {
-            doing: "nft",
+            doing: "a firewall command",
             seconds: TIME.as_secs(),
         })?
         .doing(doing)?;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::error::Doing;
-use crate::firewall::{self, Rules};
+use crate::firewall::{self, Rules, Watch};
 use crate::link::Cable;
 use crate::names::Names;
 use crate::namespace::{self, Namespace};
@@ -86,15 +86,9 @@ impl Network {
         let doing = || "opening the host's network namespace".to_owned();
         let builder = Threads::new("sbx-net", 1).doing(doing)?;
         let home = current_namespace().doing(doing)?;
-        let probe = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)
+        let flags = SocketFlags::CLOEXEC;
+        let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)
             .doing(|| "opening a socket".to_owned())?;
-
-        let rules = Rules {
-            names: &names,
-            range: config.range,
-            gateway: config.gateway(),
-            open_ranges: &config.open_ranges,
-        };
         let (netlink, mtu) = {
             let (config, names) = (config.clone(), names.clone());
             let check = move || {
@@ -106,7 +100,8 @@ impl Network {
             on(&builder, check).await?
         };
         // Rules first: from here on whatever comes up is behind them.
-        firewall::apply(&rules).await?;
+        let watch = Watch::new().doing(|| "watching the firewall".to_owned())?;
+        firewall::apply(&rules(&config, &names)).await?;
         let (netlink, present) = {
             let (config, names) = (config.clone(), names.clone());
             on(&builder, move || prepare_host(netlink, &config, &names)).await?
@@ -131,6 +126,7 @@ impl Network {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(tasks::watch_leaving(Arc::clone(&host), stop.clone()));
         tasks.spawn(tasks::fill_pool(Arc::clone(&host), stop.clone()));
+        tasks.spawn(tasks::guard_rules(Arc::clone(&host), watch, stop.clone()));
         tasks.spawn(servers.serve(stop.clone()));
         let guard = stop.clone().drop_guard();
         Ok(Self {
@@ -292,6 +288,15 @@ impl Host {
     fn present_link(&self) -> Option<String> {
         let present = (0..self.config.max_slots).find(|index| self.link_exists(*index));
         present.map(|index| self.names.slot_link(index))
+    }
+}
+
+fn rules<'a>(config: &'a NetConfig, names: &'a Names) -> Rules<'a> {
+    Rules {
+        names,
+        range: config.range,
+        gateway: config.gateway(),
+        open_ranges: &config.open_ranges,
     }
 }
 

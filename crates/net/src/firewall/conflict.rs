@@ -28,13 +28,36 @@ struct Item {
 
 /// Chains of others that drop by default what is forwarded, or what reaches the host.
 pub(crate) async fn warnings(names: &Names) -> Vec<String> {
-    match run(&["-j", "list", "chains"], &[]).await {
+    let mut warnings = match run("nft", &["-j", "list", "chains"], &[]).await {
         Ok(output) => read(&output.stdout, names),
         Err(error) => {
             tracing::debug!(%error, "other firewall rules cannot be listed");
             Vec::new()
         }
-    }
+    };
+    warnings.extend(old_iptables(names).await);
+    warnings
+}
+
+/// Rules of the older iptables are in a place of their own, which `nft` does not show.
+async fn old_iptables(names: &Names) -> Option<String> {
+    let tables = tokio::fs::read_to_string("/proc/net/ip_tables_names")
+        .await
+        .ok()?;
+    tables.lines().find(|table| *table == "filter")?;
+    let listing = run("iptables-legacy", &["-w", "2", "-S"], &[]).await.ok()?;
+    read_old(&String::from_utf8_lossy(&listing.stdout), names)
+}
+
+fn read_old(listing: &str, names: &Names) -> Option<String> {
+    listing.lines().find(|line| *line == "-P FORWARD DROP")?;
+    let docker = listing.lines().any(|line| line == "-N DOCKER-USER");
+    Some(describe(
+        "ip filter FORWARD",
+        "iptables-legacy",
+        docker,
+        names,
+    ))
 }
 
 fn read(json: &[u8], names: &Names) -> Vec<String> {
@@ -47,40 +70,49 @@ fn read(json: &[u8], names: &Names) -> Vec<String> {
         .filter_map(|item| item.chain)
         .collect();
     let docker = chains.iter().any(|chain| chain.name == "DOCKER-USER");
-    let drops = |chain: &&Chain| {
-        let hook = chain.hook.as_deref();
+    let dropping = chains.iter().filter(|chain| {
         chain.table != names.table()
             && chain.family != "ip6"
             && chain.policy.as_deref() == Some("drop")
-            && (hook == Some("forward") || hook == Some("input"))
-    };
-    chains
-        .iter()
-        .filter(drops)
-        .map(|chain| describe(chain, docker, names))
+    });
+    dropping
+        .filter_map(
+            |Chain {
+                 family,
+                 table,
+                 name,
+                 hook,
+                 ..
+             }| {
+                let chain = format!("{family} {table} {name}");
+                match hook.as_deref() {
+                    Some("forward") => Some(describe(&chain, "iptables", docker, names)),
+                    Some("input") => Some(describe_input(&chain, names)),
+                    _ => None,
+                }
+            },
+        )
         .collect()
 }
 
-fn describe(chain: &Chain, docker: bool, names: &Names) -> String {
-    let Chain {
-        family,
-        table,
-        name,
-        ..
-    } = chain;
-    let cables = names.slot_prefix();
-    if chain.hook.as_deref() == Some("input") {
-        return format!(
-            "the firewall chain `{family} {table} {name}` drops by default what reaches this host: \
-             if sandboxes cannot resolve names, allow port 53 from the links {cables}*"
-        );
-    }
-    let user = if docker { "DOCKER-USER" } else { "FORWARD" };
+fn describe(chain: &str, iptables: &str, docker: bool, names: &Names) -> String {
+    let (user, cables) = (
+        if docker { "DOCKER-USER" } else { "FORWARD" },
+        names.slot_prefix(),
+    );
     format!(
-        "the firewall chain `{family} {table} {name}` drops forwarded packets by default (Docker \
-         sets this): sandboxes have no internet until you run `iptables -I {user} -i {cables}+ -j \
-         ACCEPT` and `iptables -I {user} -o {cables}+ -m conntrack --ctstate ESTABLISHED,RELATED \
-         -j ACCEPT`"
+        "the firewall chain `{chain}` drops forwarded packets by default (Docker sets this): \
+         sandboxes have no internet until you run `{iptables} -I {user} -i {cables}+ -j ACCEPT` \
+         and `{iptables} -I {user} -o {cables}+ -m conntrack --ctstate ESTABLISHED,RELATED -j \
+         ACCEPT`"
+    )
+}
+
+fn describe_input(chain: &str, names: &Names) -> String {
+    format!(
+        "the firewall chain `{chain}` drops by default what reaches this host: if sandboxes cannot \
+         resolve names, allow port 53 from the links {}*",
+        names.slot_prefix()
     )
 }
 
@@ -111,6 +143,18 @@ mod tests {
         ]);
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("iptables -I DOCKER-USER -i sb00aa+ -j ACCEPT"));
+    }
+
+    #[test]
+    fn the_older_iptables_is_read_too() {
+        let names = Names::new("00aa").unwrap();
+        let docker = "-P INPUT ACCEPT\n-P FORWARD DROP\n-N DOCKER-USER\n";
+        assert!(
+            read_old(docker, &names)
+                .unwrap()
+                .contains("iptables-legacy -I DOCKER-USER")
+        );
+        assert_eq!(read_old("-P FORWARD ACCEPT\n", &names), None);
     }
 
     #[test]

@@ -70,6 +70,7 @@ table inet {table} {{
         flags dynamic
     }}
     chain refuse {{
+        counter
         meta l4proto tcp reject with tcp reset
         reject with icmpx admin-prohibited
     }}
@@ -77,8 +78,8 @@ table inet {table} {{
         type filter hook prerouting priority raw; policy accept;
         iifname != {cables} accept
         meta nfproto ipv6 accept
-        ip saddr != {range} drop
-        fib saddr . iif oif missing drop
+        ip saddr != {range} counter drop
+        fib saddr . iif oif missing counter drop
     }}
     chain to_host {{
         type filter hook input priority filter - 10; policy accept;
@@ -105,12 +106,13 @@ table inet {table} {{
         oifname {cables} goto refuse
         ip daddr {range} goto refuse
         ip daddr @private ip daddr != @opened goto refuse
+        ct state invalid counter drop
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
         accept
     }}
     chain entering {{
         ct state established,related accept
-        drop
+        counter drop
     }}
     chain masks {{
         type nat hook postrouting priority srcnat; policy accept;

@@ -1,11 +1,13 @@
-//! What runs in the background: ready slots are built, and those that left become free.
+//! What runs in the background: ready slots are built, those that left become free, and rules that
+//! somebody removed come back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Host;
+use super::{Host, rules};
+use crate::firewall::{self, Watch};
 
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LATER_LOOKS: Duration = Duration::from_secs(1);
@@ -64,5 +66,27 @@ async fn fill_for_ever(host: &Arc<Host>) {
             }
         }
         host.book.changed.notified().await;
+    }
+}
+
+/// Puts the rules back when somebody removes them.
+pub(super) async fn guard_rules(host: Arc<Host>, watch: Watch, stop: CancellationToken) {
+    stop.run_until_cancelled(guard_for_ever(&host, &watch))
+        .await;
+}
+
+async fn guard_for_ever(host: &Host, watch: &Watch) {
+    loop {
+        if let Err(error) = watch.a_deleted_table().await {
+            tracing::warn!(%error, "firewall changes cannot be read");
+            tokio::time::sleep(AFTER_FAILURE).await;
+        }
+        while !firewall::is_applied(&host.names.table()).await {
+            tracing::warn!("somebody removed the firewall rules of sandboxes; putting them back");
+            if let Err(error) = firewall::apply(&rules(&host.config, &host.names)).await {
+                tracing::error!(%error, "SANDBOXES RUN WITHOUT A FIREWALL; trying again");
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use soulbox_net::{NetConfig, Network};
 
-use crate::bed::{Bed, Internet, inside, reach, run, skipped};
+use crate::bed::{Bed, Internet, eventually, inside, reach, run, skipped};
 
 #[tokio::test]
 async fn the_host_its_neighbours_and_private_addresses_are_refused_at_once() {
@@ -230,6 +230,62 @@ async fn a_forged_source_address_goes_nowhere() {
     assert_eq!(receiver.recv_from(&mut buffer).unwrap().0, 5);
     drop((liar, victim));
     network.close().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_with_too_many_connections_is_stopped_and_its_neighbour_is_not() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e17", 17);
+    let internet = Internet::new([203, 0, 113, 190], "7e17");
+    let service = internet.listen(443);
+    let target = SocketAddr::from((internet.address, 443));
+    let network = bed.open().await;
+    let (greedy, other) = (
+        network.acquire().await.unwrap(),
+        network.acquire().await.unwrap(),
+    );
+    assert_eq!(reach(&greedy, target).await, Ok(()));
+    let open_many = move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        for port in 1..=4200 {
+            // Refusals that came back for earlier ones are reported here.
+            socket.send_to(b"x", (target.ip(), port)).ok();
+        }
+    };
+    inside(greedy.netns(), open_many);
+    assert_eq!(
+        reach(&greedy, target).await,
+        Err(ErrorKind::ConnectionRefused)
+    );
+    assert_eq!(reach(&other, target).await, Ok(()));
+    drop((greedy, other, service));
+    network.close().await;
+}
+
+#[tokio::test]
+async fn rules_that_somebody_removes_come_back() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e16", 16);
+    let network = bed.open().await;
+    let slot = network.acquire().await.unwrap();
+    let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = everywhere.local_addr().unwrap().port();
+    for _ in 0..3 {
+        run("nft", &["delete", "table", "inet", "soulbox_7e16"]).unwrap();
+        eventually("rules again", || bed.table_exists()).await;
+        let gateway = (slot.gateway(), port);
+        assert_eq!(
+            reach(&slot, gateway).await,
+            Err(ErrorKind::ConnectionRefused)
+        );
+    }
+    drop(slot);
+    network.close().await;
+    assert!(!bed.table_exists(), "not after closing");
 }
 
 /// An address of this host that is not ours: its own on the way to the internet.

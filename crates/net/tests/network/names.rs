@@ -1,6 +1,7 @@
 //! Names are resolved through the gateway, by the servers that the host uses.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use soulbox_net::{NetConfig, Network, connect_in};
@@ -45,14 +46,22 @@ fn expected() -> Vec<u8> {
 }
 
 /// Asks over UDP from inside, as a program there would.
-async fn ask(netns: std::os::fd::BorrowedFd<'_>, server: SocketAddr) -> std::io::Result<Vec<u8>> {
+async fn ask(netns: BorrowedFd<'_>, server: SocketAddr) -> std::io::Result<Vec<u8>> {
+    ask_for(netns, server, QUESTION.to_vec()).await
+}
+
+async fn ask_for(
+    netns: BorrowedFd<'_>,
+    server: SocketAddr,
+    message: Vec<u8>,
+) -> std::io::Result<Vec<u8>> {
     let netns = netns.try_clone_to_owned().unwrap();
     let question = move || {
-        inside(std::os::fd::AsFd::as_fd(&netns), move || {
+        inside(netns.as_fd(), move || {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
             socket.set_read_timeout(Some(Duration::from_secs(10)))?;
             socket.connect(server)?;
-            socket.send(QUESTION)?;
+            socket.send(&message)?;
             let mut answer = vec![0; 512];
             let length = socket.recv(&mut answer)?;
             answer.truncate(length);
@@ -143,5 +152,36 @@ async fn who_is_not_a_sandbox_gets_no_answer() {
         assert!(heard.is_err(), "a stranger was answered");
     }
     server.abort();
+    network.close().await;
+}
+
+#[tokio::test]
+async fn by_default_names_are_resolved_as_on_the_host() {
+    if skipped() {
+        return;
+    }
+    let Some(on_host) = std::net::ToSocketAddrs::to_socket_addrs("deb.debian.org:80")
+        .ok()
+        .and_then(|mut found| found.find(SocketAddr::is_ipv4))
+    else {
+        eprintln!("skipped: this host resolves no names");
+        return;
+    };
+    let bed = Bed::new("7e24", 24);
+    let network = bed.open().await;
+    let slot = network.acquire().await.unwrap();
+    let question = [
+        &QUESTION[..12],
+        b"\x03deb\x06debian\x03org\x00\x00\x01\x00\x01",
+    ]
+    .concat();
+    let gateway = SocketAddr::from((slot.gateway(), 53));
+    let answer = ask_for(slot.netns(), gateway, question).await.unwrap();
+    assert_eq!(answer[3] & 0x0f, 0, "no error");
+    assert!(
+        u16::from_be_bytes([answer[6], answer[7]]) > 0,
+        "an answer like {on_host}"
+    );
+    drop(slot);
     network.close().await;
 }
