@@ -101,12 +101,10 @@ def test_stdin_streams_in_order(sandbox):
     chunks = [bytes([65 + n % 26]) * 1000 for n in range(300)]
 
     if type(sandbox).__name__ == "Blocking":
-
-        async def feed():
-            for chunk in chunks:
-                yield chunk
-
-        sandbox.commands.stream_input(handle.pid, feed())
+        stdin = sandbox.commands.stream_input(handle.pid)
+        for chunk in chunks:
+            stdin.send(chunk)
+        stdin.close()
     else:
         sandbox.commands.stream_input(handle.pid, iter(chunks))
     assert handle.wait().stdout.split()[0] == hashlib.sha256(b"".join(chunks)).hexdigest()

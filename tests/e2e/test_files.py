@@ -35,8 +35,7 @@ def test_what_is_written_is_read(sandbox, data):
         assert sandbox.files.read("some file") == data
 
 
-@pytest.mark.parametrize("use_gzip", [False, True])
-@pytest.mark.parametrize("octet", [False, True])
+@pytest.mark.parametrize(("use_gzip", "octet"), [(False, False), (False, True), (True, True)])
 def test_every_way_of_uploading_gives_the_same_file(sandbox, use_gzip, octet):
     body = b"line\n" * 50_000
     sandbox.files.write("f", io.BytesIO(body), gzip=use_gzip, use_octet_stream=octet)
