@@ -122,6 +122,27 @@ impl Jail {
         }
     }
 
+    /// Ends every sandbox of an instance that no server runs any more, and removes what the
+    /// machine still holds for it.
+    pub async fn remove_traces(instance: &Instance) {
+        let parent = instance.cgroup_parent();
+        let cleaned = blocking(move || {
+            let failed = |e| Error::io("could not clean up cgroups", io::Error::other(e));
+            let manager = Manager::open(&parent).map_err(failed)?;
+            for name in manager.names().map_err(failed)? {
+                let group = manager.existing(&name);
+                group.kill_all().map_err(failed)?;
+                group.remove(DEATH_LIMIT).map_err(failed)?;
+            }
+            manager.remove_parent().map_err(failed)
+        })
+        .await;
+        if let Err(error) = cleaned {
+            tracing::warn!(%error, "some cgroups stay");
+        }
+        Network::reclaim(&instance.tag).await;
+    }
+
     fn sandbox(&self, id: &SandboxId) -> Result<Arc<Sandbox>> {
         self.sandboxes
             .lock()

@@ -24,6 +24,24 @@ struct Fixture {
     template: Template,
 }
 
+impl Drop for Fixture {
+    /// A test that failed half-way must not leave the machine changed.
+    fn drop(&mut self) {
+        let Ok(text) = fs::read(self.path().join("instance.json")) else {
+            return;
+        };
+        let instance: soulbox_jail::Instance = serde_json::from_slice(&text).unwrap();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.unwrap().block_on(Jail::remove_traces(&instance));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
 impl Fixture {
     /// `None`, with the reason printed, where the machine cannot run it.
     fn new() -> Option<Self> {
@@ -55,6 +73,17 @@ impl Fixture {
         })
         .await
         .unwrap()
+    }
+
+    /// All tasks and listeners of the first server are gone when this returns; the sandbox is not.
+    fn create_in_a_server_that_dies(&self, spec: &SandboxSpec) -> Running {
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let runtime = tokio::runtime::Runtime::new().unwrap();
+                runtime.block_on(async { create(&*self.jail().await, spec).await })
+            });
+            server.join().unwrap()
+        })
     }
 
     fn spec(&self) -> SandboxSpec {
@@ -150,6 +179,13 @@ fn pid_of(running: &Running) -> u64 {
     record["pid"].as_u64().unwrap()
 }
 
+/// A zombie is dead: it waits for the server of this test to be gone as well.
+fn alive(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_lives_answers_and_leaves_nothing() {
     let Some(fixture) = Fixture::new() else {
@@ -178,7 +214,7 @@ async fn a_sandbox_lives_answers_and_leaves_nothing() {
         jail.dial(&spec.id, ENVD_PORT).await,
         Err(Error::SandboxNotFound(_))
     ));
-    assert!(!Path::new(&format!("/proc/{}", pid_of(&running))).exists());
+    assert!(!alive(pid_of(&running)));
     jail.close().await;
 }
 
@@ -231,10 +267,8 @@ async fn another_server_on_the_same_folder_adopts_the_sandbox() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let first = fixture.jail().await;
     let spec = fixture.spec();
-    let running = create(&first, &spec).await;
-    drop(first);
+    let running = fixture.create_in_a_server_that_dies(&spec);
 
     let second = fixture.jail().await;
     assert_eq!(second.adopt(&spec, &running).await.unwrap(), Adopted::Alive);
@@ -249,13 +283,10 @@ async fn what_nobody_keeps_is_reclaimed() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let first = fixture.jail().await;
-    let spec = fixture.spec();
-    let pid = pid_of(&create(&first, &spec).await);
-    drop(first);
+    let pid = pid_of(&fixture.create_in_a_server_that_dies(&fixture.spec()));
     let second = fixture.jail().await;
     second.reclaim(&[]).await.unwrap();
-    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!alive(pid));
     second.close().await;
 }
 
