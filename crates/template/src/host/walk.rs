@@ -118,13 +118,18 @@ fn look_into(
     };
     let times = Times::of(&rustix::fs::fstat(&fd).at("look at", &full)?);
     walked.directories.push((path.to_owned(), times));
-    for entry in Dir::read_from(&fd).at("list", &full)? {
+    let mut entries = Dir::new(fd).at("list", &full)?;
+    while let Some(entry) = entries.read() {
         let entry = entry.at("list", &full)?;
         let name = entry.file_name();
         if name == c"." || name == c".." || entry.file_type() == FileType::Symlink {
             continue;
         }
-        let stat = match statat(&fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match statat(
+            entries.fd().at("list", &full)?,
+            name,
+            AtFlags::SYMLINK_NOFOLLOW,
+        ) {
             Err(rustix::io::Errno::NOENT) => continue,
             other => other.at("look into", &full)?,
         };
