@@ -12,6 +12,7 @@ use std::{
 
 use clap::ValueEnum;
 use serde::Deserialize;
+use soulbox_net::Ipv4Net;
 use soulbox_types::Limits;
 
 pub use endpoint::Endpoint;
@@ -54,7 +55,7 @@ pub struct Settings {
     pub tls_key: Option<PathBuf>,
     /// Addresses for sandboxes, such as 10.213.0.0/16 [default: the first range that is free]
     #[arg(long, env = "SOULBOX_NETWORK_RANGE", value_name = "CIDR")]
-    pub network_range: Option<String>,
+    pub network_range: Option<Ipv4Net>,
     /// A private range that sandboxes may reach; repeatable
     #[arg(
         long,
@@ -62,7 +63,7 @@ pub struct Settings {
         value_name = "CIDR",
         value_delimiter = ','
     )]
-    pub open_range: Option<Vec<String>>,
+    pub open_range: Option<Vec<Ipv4Net>>,
     /// Network slots kept ready for the next sandboxes [default: 8]
     #[arg(long, env = "SOULBOX_POOL", value_name = "N")]
     pub pool: Option<usize>,
@@ -75,6 +76,17 @@ pub struct Settings {
     /// Let sandboxes see the host's /opt, read-only, besides its /usr
     #[arg(long, env = "SOULBOX_INCLUDE_OPT", num_args = 0..=1, default_missing_value = "true")]
     pub include_opt: Option<bool>,
+    /// A PEM file with certificates that sandboxes trust besides the host's; repeatable
+    #[arg(
+        long,
+        env = "SOULBOX_EXTRA_CA",
+        value_name = "FILE",
+        value_delimiter = ','
+    )]
+    pub extra_ca: Option<Vec<PathBuf>>,
+    /// No new sandboxes while the data folder's disk has less free space, in MiB [default: 1024]
+    #[arg(long, env = "SOULBOX_MIN_FREE_DISK_MB", value_name = "MIB")]
+    pub min_free_disk_mb: Option<u32>,
     /// What a sandbox may use when nothing else is asked for: cpus [default: 2]
     #[arg(long, env = "SOULBOX_CPUS", value_name = "N")]
     pub cpus: Option<f64>,
@@ -112,12 +124,15 @@ pub struct Config {
     pub domain: String,
     /// Certificate and key of the operator.
     pub own_certificate: Option<(PathBuf, PathBuf)>,
-    pub network_range: Option<String>,
-    pub open_ranges: Vec<String>,
+    pub network_range: Option<Ipv4Net>,
+    pub open_ranges: Vec<Ipv4Net>,
     pub pool: usize,
     pub max_sandboxes: u32,
     pub max_timeout: Duration,
     pub include_opt: bool,
+    pub extra_ca: Vec<PathBuf>,
+    /// In bytes.
+    pub min_free_disk: u64,
     pub limits: Limits,
     pub log: String,
     pub log_format: LogFormat,
@@ -174,6 +189,8 @@ impl Settings {
             max_sandboxes: self.max_sandboxes.or(other.max_sandboxes),
             max_timeout: self.max_timeout.or(other.max_timeout),
             include_opt: self.include_opt.or(other.include_opt),
+            extra_ca: self.extra_ca.or(other.extra_ca),
+            min_free_disk_mb: self.min_free_disk_mb.or(other.min_free_disk_mb),
             cpus: self.cpus.or(other.cpus),
             memory_mb: self.memory_mb.or(other.memory_mb),
             disk_mb: self.disk_mb.or(other.disk_mb),
@@ -238,6 +255,8 @@ impl TryFrom<Settings> for Config {
             max_sandboxes,
             max_timeout,
             include_opt: settings.include_opt.unwrap_or(false),
+            extra_ca: settings.extra_ca.unwrap_or_default(),
+            min_free_disk: u64::from(settings.min_free_disk_mb.unwrap_or(1024)) << 20,
             limits,
             log: settings.log.unwrap_or_else(|| "info".to_owned()),
             log_format: settings.log_format.unwrap_or(LogFormat::Text),

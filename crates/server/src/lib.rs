@@ -8,6 +8,7 @@
 //! - `env_files`, `quick_start`: what a user needs to point E2B's SDKs here
 //! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
+//! - [`dns`], [`keys`]: the small commands beside the server
 //! - `wiring`: the one place where jail, node, store, control and api meet
 
 mod admin;
@@ -15,13 +16,20 @@ mod config;
 mod connections;
 mod data_dir;
 mod dispatch;
+mod dns;
 mod env_files;
+mod keys;
 mod listen;
 mod logging;
 mod metrics;
 mod private_file;
 mod quick_start;
 mod running;
+mod serve;
 mod tls;
+mod wiring;
 
 pub use config::{Config, ConfigError, Endpoint, LogFormat, ServeArgs, Settings};
+pub use dns::{DnsArgs, dns};
+pub use keys::{KeyStore, KeyStoreError, ListedKey};
+pub use serve::{serve, shutdown_signal};

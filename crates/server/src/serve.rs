@@ -14,20 +14,27 @@ use crate::{
     logging, quick_start,
     running::{Listeners, run},
     tls::{self, Tls},
+    wiring,
 };
 
 /// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     logging::init(&config.log, config.log_format)?;
     if !rustix::process::geteuid().is_root() {
-        bail!("sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)");
+        bail!(
+            "sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)"
+        );
     }
     raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
     let listeners = listen(&config)?;
     let seed = data_dir.seed()?;
-    let (parts, first_key) = crate::wiring::assemble(&config, seed).await?;
-    announce(&config, &listeners, first_key)?;
+    let endpoints = endpoints(&config, &listeners)?;
+    let sandbox_domain = endpoints
+        .tls_domain()
+        .unwrap_or_else(|| config.domain.clone());
+    let (parts, first_key) = wiring::assemble(&config, sandbox_domain, seed).await?;
+    announce(&config, &listeners, &endpoints, first_key)?;
     run(listeners, &config.domain, parts, shutdown).await;
     drop(data_dir);
     Ok(())
@@ -36,7 +43,10 @@ pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow
 /// Completes at the first SIGTERM or SIGINT.
 pub async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+    match (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) {
         (Ok(mut terminate), Ok(mut interrupt)) => {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -52,7 +62,10 @@ pub async fn shutdown_signal() {
 
 fn listen(config: &Config) -> anyhow::Result<Listeners> {
     let http = bind(config.listen, "--listen")?;
-    let admin = config.admin.map(|address| bind(address, "--admin")).transpose()?;
+    let admin = config
+        .admin
+        .map(|address| bind(address, "--admin"))
+        .transpose()?;
     let https = match config.https {
         None => None,
         Some(address) => {
@@ -65,9 +78,10 @@ fn listen(config: &Config) -> anyhow::Result<Listeners> {
 
 fn tls_source(config: &Config, listening_on: IpAddr) -> tls::Source {
     match &config.own_certificate {
-        Some((certificate, key)) => {
-            tls::Source::Own { certificate: certificate.clone(), key: key.clone() }
-        }
+        Some((certificate, key)) => tls::Source::Own {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        },
         None => tls::Source::Local {
             dir: tls::folder(&config.data_dir),
             domain: config.domain.clone(),
@@ -79,16 +93,27 @@ fn tls_source(config: &Config, listening_on: IpAddr) -> tls::Source {
     }
 }
 
-/// Tells people and programs where the server is, now that the real ports are known.
-fn announce(config: &Config, listeners: &Listeners, first_key: Option<Secret>) -> anyhow::Result<()> {
-    let dir = &config.data_dir;
+/// Where clients find us, now that the real ports are known.
+fn endpoints(config: &Config, listeners: &Listeners) -> anyhow::Result<Endpoints> {
     let addresses = listeners.addresses()?;
-    let endpoints = Endpoints {
+    Ok(Endpoints {
         http: addresses.http,
         https: addresses.https,
         domain: config.domain.clone(),
-        trust: config.https.and_then(|https| tls::trust_files(&tls_source(config, https.ip()))),
-    };
+        trust: config
+            .https
+            .and_then(|https| tls::trust_files(&tls_source(config, https.ip()))),
+    })
+}
+
+/// Tells people and programs where the server is.
+fn announce(
+    config: &Config,
+    listeners: &Listeners,
+    endpoints: &Endpoints,
+    first_key: Option<Secret>,
+) -> anyhow::Result<()> {
+    let dir = &config.data_dir;
     let key = match first_key {
         Some(key) => Some(key),
         None => env_files::known_key(dir)?,
@@ -99,9 +124,9 @@ fn announce(config: &Config, listeners: &Listeners, first_key: Option<Secret>) -
             env_files::path(dir).display()
         );
     }
-    env_files::write(dir, key.as_ref(), &endpoints)
+    env_files::write(dir, key.as_ref(), endpoints)
         .with_context(|| format!("could not write {}", env_files::path(dir).display()))?;
-    print_quick_start(dir, &endpoints, addresses.admin);
+    print_quick_start(dir, endpoints, listeners.addresses()?.admin);
     Ok(())
 }
 
@@ -117,7 +142,10 @@ fn print_quick_start(dir: &Path, endpoints: &Endpoints, admin: Option<std::net::
 /// Every stream takes two descriptors; the usual soft limit of 1024 is soon reached.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }

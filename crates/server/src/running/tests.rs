@@ -1,120 +1,26 @@
 //! The whole way of a request, over real sockets and real TLS, to a node in memory.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::Ordering;
 
-use async_trait::async_trait;
 use axum::{http::HeaderMap, routing::get};
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
-use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, NodeEvent, Result, SandboxStatus, Stats,
-};
-use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
-    UnixMillis,
-};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::{broadcast, oneshot},
+    sync::oneshot,
 };
 use tokio_rustls::TlsConnector;
 
-use super::*;
+use super::{
+    fake_node::{FakeNode, ID},
+    *,
+};
 use crate::{listen::bind, tls};
-
-const ID: &str = "itest";
-
-/// One sandbox whose ports are listeners on loopback.
-#[derive(Debug)]
-struct FakeNode {
-    alive: AtomicBool,
-    ports: Mutex<HashMap<u16, SocketAddr>>,
-    events: broadcast::Sender<NodeEvent>,
-}
-
-impl FakeNode {
-    fn kill(&self) {
-        self.alive.store(false, Ordering::SeqCst);
-        let id = ID.parse().unwrap();
-        drop(self.events.send(NodeEvent::Ended {
-            id,
-            reason: EndReason::Killed,
-            detail: String::new(),
-        }));
-    }
-}
-
-#[async_trait]
-impl Node for FakeNode {
-    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
-        Err(Error::SandboxNotFound(spec.id))
-    }
-    async fn destroy(&self, _id: &SandboxId, _reason: EndReason) -> Result<()> {
-        self.kill();
-        Ok(())
-    }
-    async fn set_deadline(&self, id: &SandboxId, _deadline: UnixMillis) -> Result<()> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.list().into_iter().find(|status| status.spec.id == *id)
-    }
-    fn list(&self) -> Vec<SandboxStatus> {
-        if !self.alive.load(Ordering::SeqCst) {
-            return Vec::new();
-        }
-        let spec = SandboxSpec {
-            id: ID.parse().unwrap(),
-            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            template: "base".parse().unwrap(),
-            alias: None,
-            limits: Limits::default(),
-            env: BTreeMap::new(),
-            metadata: BTreeMap::new(),
-            network: NetworkPolicy::default(),
-            access_token: None,
-            node_token: Secret::new("node"),
-            created_at: UnixMillis(0),
-            deadline: UnixMillis(u64::MAX),
-        };
-        vec![SandboxStatus {
-            spec,
-            state: SandboxState::Running,
-            tier: Tier::Jail,
-        }]
-    }
-    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
-        let closed = || Error::PortClosed {
-            id: id.clone(),
-            port,
-        };
-        let address = self.ports.lock().get(&port).copied().ok_or_else(closed)?;
-        Ok(Box::new(
-            TcpStream::connect(address).await.map_err(|_| closed())?,
-        ))
-    }
-    async fn stats(&self, _id: &SandboxId) -> Result<Stats> {
-        Ok(Stats::default())
-    }
-    fn metrics(&self, _id: &SandboxId) -> Vec<MetricSample> {
-        Vec::new()
-    }
-    async fn logs(&self, _id: &SandboxId) -> Result<Vec<LogEntry>> {
-        Ok(Vec::new())
-    }
-    fn events(&self) -> broadcast::Receiver<NodeEvent> {
-        self.events.subscribe()
-    }
-}
 
 struct World {
     node: Arc<FakeNode>,
@@ -138,11 +44,7 @@ async fn world() -> World {
         admin: Some(bind(any, "--admin").unwrap()),
     };
     let addresses = listeners.addresses().unwrap();
-    let node = Arc::new(FakeNode {
-        alive: AtomicBool::new(true),
-        ports: Mutex::default(),
-        events: broadcast::channel(8).0,
-    });
+    let node = FakeNode::with_one_sandbox();
     let api = Router::new()
         .route("/health", get(async || "healthy"))
         .route(

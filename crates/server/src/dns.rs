@@ -1,0 +1,44 @@
+//! `soulbox dns`: answers the wildcard of the domain, for machines whose resolver does not.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use anyhow::Context;
+
+#[derive(Debug, Clone, clap::Args)]
+pub struct DnsArgs {
+    /// Where questions are answered, over UDP and TCP
+    #[arg(
+        long,
+        env = "SOULBOX_DNS_LISTEN",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:5353"
+    )]
+    pub listen: SocketAddr,
+    /// The domain; it and every name below it get the same answer
+    #[arg(
+        long,
+        env = "SOULBOX_DOMAIN",
+        value_name = "NAME",
+        default_value = "sbx.localhost"
+    )]
+    pub domain: String,
+    /// The answer: where the server is
+    #[arg(long, env = "SOULBOX_DNS_ANSWER", value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub answer: IpAddr,
+}
+
+/// Runs until `shutdown`.
+pub async fn dns(args: DnsArgs, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let DnsArgs {
+        listen,
+        domain,
+        answer,
+    } = args;
+    println!("Answering *.{domain} with {answer} on {listen} (UDP and TCP).");
+    println!("Try: dig @{} -p {} 1.{domain}", listen.ip(), listen.port());
+    soulbox_net::wildcard_dns(listen, &domain, answer, shutdown)
+        .await
+        .with_context(|| {
+            format!("could not answer names on {listen}; choose another address with --listen")
+        })
+}

@@ -1,0 +1,172 @@
+//! The one place where jail, node, store, control and api meet.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use soulbox_api::ApiConfig;
+use soulbox_control::{Control, ControlConfig, TemplateInfo};
+use soulbox_embed::Programs;
+use soulbox_jail::{Jail, JailConfig};
+use soulbox_node::{LocalNode, NodeConfig};
+use soulbox_runtime::{Node, Runtime};
+use soulbox_store::Store;
+use soulbox_template::{HostOptions, Template};
+use soulbox_types::Secret;
+
+use crate::{
+    Config,
+    metrics::{Slots, SlotsNow},
+    running::Parts,
+};
+
+/// Creates and kills under way when the server stops.
+const FINISH_LIMIT: Duration = Duration::from_secs(3);
+
+/// `sandbox_domain`: what clients that did not come by a name are told, with its port.
+/// Besides the parts, the first API key, when it was made just now.
+pub(crate) async fn assemble(
+    config: &Config,
+    sandbox_domain: String,
+    seed: Secret,
+) -> anyhow::Result<(Parts, Option<Secret>)> {
+    let (programs, template) = prepare(config).await?;
+    let jail = open_jail(config, programs, template.clone()).await?;
+    let node = LocalNode::open(
+        NodeConfig {
+            sandboxes_dir: sandboxes_dir(config),
+            max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
+            min_free_disk: config.min_free_disk,
+        },
+        Arc::clone(&jail) as Arc<dyn Runtime>,
+    )
+    .await
+    .context("could not take up the sandboxes")?;
+    prune_layers(config, &template, &*node).await;
+
+    let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
+        .await
+        .context("could not open the database")?;
+    let control = Control::open(
+        ControlConfig {
+            seed,
+            max_timeout: config.max_timeout,
+            default_limits: config.limits,
+            max_sandboxes_per_tenant: config.max_sandboxes,
+            templates: vec![TemplateInfo {
+                id: template.id.clone(),
+                build_id: template.build_id.clone(),
+                aliases: template.aliases.clone(),
+                limits: template.limits,
+                created_at: template.created_at,
+                public: true,
+            }],
+        },
+        store.clone(),
+        Arc::clone(&node) as Arc<dyn Node>,
+    )
+    .await
+    .context("could not start the control plane")?;
+    let first_key = control.ensure_default_tenant().await?.map(|made| made.key);
+    let api = soulbox_api::router(
+        Arc::clone(&control),
+        ApiConfig {
+            domain: sandbox_domain,
+        },
+    );
+
+    let parts = Parts {
+        node,
+        api,
+        slots: Some(slots(Arc::clone(&jail))),
+        close: Box::pin(async move {
+            control.drain(FINISH_LIMIT).await;
+            store.close().await;
+            jail.close().await;
+        }),
+    };
+    Ok((parts, first_key))
+}
+
+fn sandboxes_dir(config: &Config) -> std::path::PathBuf {
+    config.data_dir.join("sandboxes")
+}
+
+fn layers_dir(config: &Config) -> std::path::PathBuf {
+    config.data_dir.join("templates/base")
+}
+
+/// The guest programs and the template `base`, made of this machine.
+async fn prepare(config: &Config) -> anyhow::Result<(Programs, Template)> {
+    let bin = config.data_dir.join("bin");
+    let layers = layers_dir(config);
+    let (include_opt, extra_ca) = (config.include_opt, config.extra_ca.clone());
+    let limits = config.limits;
+    tokio::task::spawn_blocking(move || {
+        let programs =
+            soulbox_embed::install(&bin).context("could not install the guest programs")?;
+        let options = HostOptions {
+            include_opt,
+            sudo: programs.sudo.clone(),
+            extra_ca,
+        };
+        let mut template = soulbox_template::prepare_host(&layers, &options)
+            .context("could not make the template `base` from this machine")?;
+        template.limits = limits;
+        Ok((programs, template))
+    })
+    .await?
+}
+
+async fn open_jail(
+    config: &Config,
+    programs: Programs,
+    template: Template,
+) -> anyhow::Result<Arc<Jail>> {
+    let jail = Jail::open(JailConfig {
+        data_dir: config.data_dir.clone(),
+        sandboxes_dir: sandboxes_dir(config),
+        templates: vec![template],
+        programs,
+        network_range: config.network_range,
+        open_ranges: config.open_ranges.clone(),
+        pool: config.pool,
+        max_sandboxes: config.max_sandboxes,
+    })
+    .await
+    .context("this machine cannot run jails; `soulbox doctor` says what is missing")?;
+    for warning in jail.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(jail)
+}
+
+/// Layers of older builds go once no sandbox can be using them.
+async fn prune_layers(config: &Config, template: &Template, node: &dyn Node) {
+    if !node.list().is_empty() {
+        return;
+    }
+    let keep: Vec<_> = template
+        .overlays
+        .iter()
+        .flat_map(|overlay| overlay.lower.clone())
+        .collect();
+    let layers = layers_dir(config);
+    match tokio::task::spawn_blocking(move || soulbox_template::prune(&layers, &keep)).await {
+        Ok(Ok(removed)) if removed.is_empty() => {}
+        Ok(Ok(removed)) => {
+            tracing::info!(layers = removed.len(), "removed layers of older templates")
+        }
+        Ok(Err(error)) => tracing::warn!(%error, "could not remove layers of older templates"),
+        Err(error) => tracing::warn!(%error, "could not remove layers of older templates"),
+    }
+}
+
+fn slots(jail: Arc<Jail>) -> SlotsNow {
+    Arc::new(move || {
+        let stats = jail.network_stats();
+        Slots {
+            ready: stats.pool as u64,
+            used: stats.used as u64,
+        }
+    })
+}
