@@ -14,7 +14,7 @@ mod values;
 
 pub(crate) use create::CreateArgs;
 pub(crate) use files::{CopyArgs, Place};
-pub(crate) use keys::KeyCommand;
+pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
 pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
 
@@ -45,6 +45,26 @@ folder. On the server's machine nothing needs to be set. SSL_CERT_FILE adds root
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the server
+    ///
+    /// Needs root. The first start makes an API key and writes it, with the addresses, to `env`
+    /// and `env.tls` in the data folder. SIGTERM and Ctrl-C end the server, not its sandboxes: the
+    /// next start on the same folder finds them.
+    #[command(after_help = "\
+Examples:
+  soulbox serve
+  soulbox serve --listen 0.0.0.0:3000 --domain sandboxes.example.com \\
+      --https 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem
+  soulbox serve --data-dir /srv/soulbox --config /etc/soulbox.toml")]
+    Serve(Box<soulbox_server::ServeArgs>),
+    /// Answer the sandboxes' wildcard name on this machine
+    ///
+    /// For systems whose resolver does not know names such as 8000-i3k4.sbx.localhost.
+    #[command(after_help = "\
+Examples:
+  soulbox dns
+  soulbox dns --listen 127.0.0.1:53 --domain sbx.test")]
+    Dns(soulbox_server::DnsArgs),
     /// Make a sandbox, run one command in it, and throw it away
     Run(RunArgs),
     /// List the sandboxes

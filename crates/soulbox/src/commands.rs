@@ -14,6 +14,7 @@ mod logs;
 mod ls;
 mod ps;
 mod run;
+mod server;
 mod shell;
 mod start;
 mod stats;
@@ -22,6 +23,8 @@ mod version;
 
 pub(crate) async fn dispatch(command: Command) -> Result<u8> {
     let result = match command {
+        Command::Serve(args) => server::serve(*args).await,
+        Command::Dns(args) => server::dns(args).await,
         Command::Run(args) => run::run(&args).await,
         Command::Ls(args) => ls::run(&args).await,
         Command::Ps(args) => ps::run(&args).await,

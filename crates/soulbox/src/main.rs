@@ -21,13 +21,18 @@ mod report;
 mod sandbox;
 mod terminal;
 
-/// How long background work may take to notice that the program ends. A blocked read of stdin
-/// never does.
+/// How long background work may take to notice that the program ends: a blocked read of stdin
+/// never does, a server's last writes should.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(100);
+const SERVER_SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let failure_code = cli.command.failure_code();
+    let shutdown_limit = match cli.command {
+        args::Command::Serve(_) | args::Command::Dns(_) => SERVER_SHUTDOWN_LIMIT,
+        _ => SHUTDOWN_LIMIT,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -36,7 +41,7 @@ fn main() -> ExitCode {
         Err(error) => return report::failure(&error.into(), failure_code),
     };
     let result = runtime.block_on(commands::dispatch(cli.command));
-    runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    runtime.shutdown_timeout(shutdown_limit);
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => report::failure(&error, failure_code),

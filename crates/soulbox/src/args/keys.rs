@@ -12,15 +12,26 @@ pub(crate) enum KeyCommand {
     Rm(KeyRemoveArgs),
 }
 
+/// For the operator who has no key (any more).
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Offline {
+    /// Straight in the data folder's database; a running server sees it after its next start
+    #[arg(long)]
+    pub offline: bool,
+}
+
 /// Make a key and print it. It is shown only this once; the server keeps a hash.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   soulbox key create ci
-  export E2B_API_KEY=$(soulbox key create laptop)")]
+  export E2B_API_KEY=$(soulbox key create laptop)
+  sudo soulbox key create rescue --offline     # when every key is lost")]
 pub(crate) struct KeyCreateArgs {
     /// What it is for
     pub name: String,
+    #[command(flatten)]
+    pub offline: Offline,
     /// For programs
     #[arg(long)]
     pub json: bool,
@@ -31,6 +42,8 @@ pub(crate) struct KeyCreateArgs {
 /// List the keys, without the keys themselves.
 #[derive(Debug, Args)]
 pub(crate) struct KeyListArgs {
+    #[command(flatten)]
+    pub offline: Offline,
     /// For programs
     #[arg(long)]
     pub json: bool,
@@ -47,6 +60,8 @@ pub(crate) struct KeyRemoveArgs {
     /// Ids as `soulbox key ls` shows them, or beginnings of ids
     #[arg(required = true, value_name = "ID")]
     pub ids: Vec<String>,
+    #[command(flatten)]
+    pub offline: Offline,
     #[command(flatten)]
     pub server: ServerArgs,
 }

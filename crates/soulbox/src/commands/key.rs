@@ -1,81 +1,111 @@
+//! API keys: through the server, or straight in its data folder when there is no key to show it.
+
 use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::json;
 use soulbox_client::model::ApiKey;
+use soulbox_types::Secret;
 
 use crate::{
-    args::{KeyCommand, ServerArgs},
-    context::{Server, unique},
+    args::{KeyCommand, Offline, ServerArgs},
+    context::unique,
     output::{self, Columns, cell, units},
 };
 
+mod offline;
+mod online;
+
+/// The two places where keys can be worked on.
+enum Keys {
+    Server(Box<crate::context::Server>),
+    Folder(Box<soulbox_server::KeyStore>),
+}
+
 pub(super) async fn run(command: &KeyCommand) -> Result<u8> {
     match command {
-        KeyCommand::Create(args) => create(&args.server, &args.name, args.json).await,
-        KeyCommand::Ls(args) => list(&args.server, args.json).await,
-        KeyCommand::Rm(args) => remove(&args.server, &args.ids).await,
+        KeyCommand::Create(args) => {
+            let made = Keys::open(&args.server, args.offline)
+                .await?
+                .create(&args.name)
+                .await?;
+            show_new(&made, args.json)?;
+        }
+        KeyCommand::Ls(args) => {
+            let keys = Keys::open(&args.server, args.offline).await?.list().await?;
+            if args.json {
+                output::json(&keys)?;
+            } else {
+                table(&keys, Timestamp::now()).print()?;
+            }
+        }
+        KeyCommand::Rm(args) => {
+            let keys = Keys::open(&args.server, args.offline).await?;
+            let known: Vec<String> = keys.list().await?.into_iter().map(|key| key.id).collect();
+            for id in &args.ids {
+                let id = unique(id, &known)?;
+                keys.remove(id).await?;
+                output::text(&output::printable(id))?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+struct NewKey {
+    id: String,
+    name: String,
+    key: Secret,
+}
+
+impl Keys {
+    async fn open(server: &ServerArgs, offline: Offline) -> Result<Self> {
+        if offline.offline {
+            offline::open(server).await
+        } else {
+            online::open(server)
+        }
+    }
+
+    async fn create(&self, name: &str) -> Result<NewKey> {
+        match self {
+            Self::Server(server) => online::create(server, name).await,
+            Self::Folder(store) => offline::create(store, name).await,
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<ApiKey>> {
+        match self {
+            Self::Server(server) => online::list(server).await,
+            Self::Folder(store) => offline::list(store).await,
+        }
+    }
+
+    async fn remove(&self, id: &str) -> Result<()> {
+        match self {
+            Self::Server(server) => Ok(server.client.delete_api_key(id).await?),
+            Self::Folder(store) => Ok(store.remove(id).await?),
+        }
     }
 }
 
-async fn create(server: &ServerArgs, name: &str, json: bool) -> Result<u8> {
-    let server = Server::connect(server)?;
-    let made = server
-        .client
-        .create_api_key(name)
-        .await
-        .map_err(|error| server.explain(error))?;
+fn show_new(made: &NewKey, json: bool) -> Result<()> {
     if json {
-        output::json(&json!({ "id": made.id, "name": made.name, "key": made.key.expose() }))?;
+        output::json(&json!({ "id": made.id, "name": made.name, "key": made.key.expose() }))
     } else {
-        output::text(made.key.expose())?;
+        output::text(made.key.expose())
     }
-    Ok(0)
-}
-
-async fn list(server: &ServerArgs, json: bool) -> Result<u8> {
-    let server = Server::connect(server)?;
-    let keys = server
-        .client
-        .api_keys()
-        .await
-        .map_err(|error| server.explain(error))?;
-    if json {
-        output::json(&keys)?;
-    } else {
-        table(&keys, Timestamp::now()).print()?;
-    }
-    Ok(0)
-}
-
-async fn remove(server: &ServerArgs, ids: &[String]) -> Result<u8> {
-    let server = Server::connect(server)?;
-    let keys = server
-        .client
-        .api_keys()
-        .await
-        .map_err(|error| server.explain(error))?;
-    let known: Vec<String> = keys.into_iter().map(|key| key.id).collect();
-    for id in ids {
-        let id = unique(id, &known)?;
-        server.client.delete_api_key(id).await?;
-        output::text(&output::printable(id))?;
-    }
-    Ok(0)
 }
 
 fn table(keys: &[ApiKey], now: Timestamp) -> Columns {
     let mut columns = Columns::new(&["ID", "NAME", "KEY", "CREATED", "LAST USED"]);
     for key in keys {
+        let last_used = key.last_used.as_ref().map(|at| units::ago(at, now));
         columns.row(vec![
             cell(&key.id),
             cell(&key.name),
             cell(key.mask.display()),
             cell(units::ago(&key.created_at, now)),
-            cell(
-                key.last_used
-                    .as_ref()
-                    .map_or_else(|| "-".to_owned(), |at| units::ago(at, now)),
-            ),
+            cell(last_used.as_deref().unwrap_or("-")),
         ]);
     }
     columns
