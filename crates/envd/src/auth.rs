@@ -20,7 +20,9 @@ pub(crate) enum Token {
 
 pub(crate) fn access_token(envd: &Envd, headers: &HeaderMap) -> Token {
     let settings = envd.settings.borrow();
-    let Some(expected) = &settings.access_token else { return Token::Right };
+    let Some(expected) = &settings.access_token else {
+        return Token::Right;
+    };
     match headers.get(ACCESS_TOKEN_HEADER).map(|v| v.to_str()) {
         None => Token::Missing,
         Some(Ok(given)) if expected.matches(given) => Token::Right,
@@ -44,5 +46,9 @@ pub(crate) fn basic_user(headers: &HeaderMap) -> Option<String> {
         return None;
     }
     let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
-    Some(text.split_once(':').map_or(text.as_str(), |(user, _)| user).to_owned())
+    Some(
+        text.split_once(':')
+            .map_or(text.as_str(), |(user, _)| user)
+            .to_owned(),
+    )
 }

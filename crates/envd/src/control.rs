@@ -13,13 +13,18 @@ use crate::{
 pub(crate) fn health() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
 pub(crate) fn metrics(envd: &Envd) -> Response<Body> {
     let sample = envd.metrics.sample();
-    reply::json(StatusCode::OK, serde_json::to_vec(&sample).unwrap_or_default())
+    reply::json(
+        StatusCode::OK,
+        serde_json::to_vec(&sample).unwrap_or_default(),
+    )
 }
 
 pub(crate) fn envs(envd: &Envd) -> Response<Body> {

@@ -49,12 +49,7 @@ impl Query {
     }
 
     /// The header's token or, without one, the signature of exactly this request.
-    fn authorise(
-        &self,
-        envd: &Envd,
-        headers: &HeaderMap,
-        operation: &str,
-    ) -> Result<(), Failure> {
+    fn authorise(&self, envd: &Envd, headers: &HeaderMap, operation: &str) -> Result<(), Failure> {
         match auth::access_token(envd, headers) {
             Token::Right => Ok(()),
             Token::Wrong => Err(Failure::unauthorised(

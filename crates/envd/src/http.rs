@@ -30,7 +30,8 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors or memory: give others a moment to release some.
-                envd.logs.warn("envd", "cannot accept", [("error", error.to_string())]);
+                envd.logs
+                    .warn("envd", "cannot accept", [("error", error.to_string())]);
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -57,7 +58,9 @@ async fn handle(envd: Rc<Envd>, request: Request<Incoming>) -> Response<Body> {
     let mut response = if cors::is_preflight(&request) {
         cors::preflight(&request)
     } else {
-        route(envd, request).await.unwrap_or_else(Failure::into_response)
+        route(envd, request)
+            .await
+            .unwrap_or_else(Failure::into_response)
     };
     cors::expose(origin.as_ref(), response.headers_mut());
     response

@@ -58,14 +58,22 @@ impl Logs {
     ) {
         let fields: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k, cut(v))).collect();
         let size = 64 + message.len() + fields.values().map(|v| v.len() + 32).sum::<usize>();
-        let entry =
-            Entry { at: UnixMillis::now(), level, logger, message: message.into(), fields, size };
+        let entry = Entry {
+            at: UnixMillis::now(),
+            level,
+            logger,
+            message: message.into(),
+            fields,
+            size,
+        };
 
         let (entries, bytes) = &mut *self.ring.borrow_mut();
         entries.push_back(entry);
         *bytes += size;
         while entries.len() > MAX_ENTRIES || *bytes > MAX_BYTES {
-            let Some(oldest) = entries.pop_front() else { break };
+            let Some(oldest) = entries.pop_front() else {
+                break;
+            };
             *bytes -= oldest.size;
         }
     }
@@ -92,7 +100,11 @@ mod tests {
     fn the_memory_is_bounded_and_forgets_the_oldest() {
         let logs = Logs::default();
         for i in 0..3_000 {
-            logs.info("test", "event", [("i", i.to_string()), ("long", "é".repeat(5_000))]);
+            logs.info(
+                "test",
+                "event",
+                [("i", i.to_string()), ("long", "é".repeat(5_000))],
+            );
         }
         let (entries, bytes) = &*logs.ring.borrow();
         assert!(entries.len() <= MAX_ENTRIES && *bytes <= MAX_BYTES);

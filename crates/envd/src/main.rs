@@ -85,7 +85,11 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     let markers = control::write_marker_files(&config.sandbox_id, &config.template_id);
     let envd = Rc::new(Envd::new(config));
     if let Err(error) = markers {
-        envd.logs.warn("envd", "cannot write /run/e2b", [("error", error.to_string())]);
+        envd.logs.warn(
+            "envd",
+            "cannot write /run/e2b",
+            [("error", error.to_string())],
+        );
     }
     tokio::task::spawn_local(process::reaper::run(Rc::clone(&envd), child_died));
     tokio::task::spawn_local(http::serve(Rc::clone(&envd), listener));

@@ -34,13 +34,22 @@ pub(crate) struct Sample {
 impl Metrics {
     pub(crate) fn new(memory_total: u64, cpu_count: u32, disk_total: u64) -> Self {
         let last = Cell::new((Instant::now(), cpu_nanos(), 0.0));
-        Self { memory_total, cpu_count, disk_total, last }
+        Self {
+            memory_total,
+            cpu_count,
+            disk_total,
+            last,
+        }
     }
 
     pub(crate) fn sample(&self) -> Sample {
         let (mem_used, mem_cache) = memory();
         let (disk_used, disk_size) = disk();
-        let mem_total = if self.memory_total > 0 { self.memory_total } else { proc_memory().0 };
+        let mem_total = if self.memory_total > 0 {
+            self.memory_total
+        } else {
+            proc_memory().0
+        };
         Sample {
             ts: time::unix_seconds(),
             cpu_count: self.cpu_count,
@@ -51,7 +60,11 @@ impl Metrics {
             mem_total_mib: mem_total >> 20,
             mem_used_mib: mem_used >> 20,
             disk_used,
-            disk_total: if self.disk_total > 0 { self.disk_total } else { disk_size },
+            disk_total: if self.disk_total > 0 {
+                self.disk_total
+            } else {
+                disk_size
+            },
         }
     }
 
@@ -86,22 +99,40 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 fn cpu_nanos() -> u64 {
-    let v2 = || field(&fs::read_to_string("/sys/fs/cgroup/cpu.stat").ok()?, "usage_usec");
+    let v2 = || {
+        field(
+            &fs::read_to_string("/sys/fs/cgroup/cpu.stat").ok()?,
+            "usage_usec",
+        )
+    };
     let v1 = || {
         number("/sys/fs/cgroup/cpuacct/cpuacct.usage")
             .or_else(|| number("/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage"))
     };
-    v2().map(|micros| micros.saturating_mul(1_000)).or_else(v1).or_else(proc_cpu).unwrap_or(0)
+    v2().map(|micros| micros.saturating_mul(1_000))
+        .or_else(v1)
+        .or_else(proc_cpu)
+        .unwrap_or(0)
 }
 
 /// All cpus of the machine: the last resort.
 fn proc_cpu() -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
-    let ticks: Vec<u64> =
-        stat.lines().next()?.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let ticks: Vec<u64> = stat
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|n| n.parse().ok())
+        .collect();
     // user, nice, system, idle, iowait, irq, softirq, steal; idle and iowait are not use.
-    let used: u64 =
-        ticks.iter().take(8).enumerate().filter(|(i, _)| !matches!(i, 3 | 4)).map(|(_, n)| n).sum();
+    let used: u64 = ticks
+        .iter()
+        .take(8)
+        .enumerate()
+        .filter(|(i, _)| !matches!(i, 3 | 4))
+        .map(|(_, n)| n)
+        .sum();
     Some(used.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
 }
 
@@ -109,12 +140,18 @@ fn proc_cpu() -> Option<u64> {
 fn memory() -> (u64, u64) {
     let v2 = || {
         let stat = fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
-        Some((number("/sys/fs/cgroup/memory.current")?, field(&stat, "file")?))
+        Some((
+            number("/sys/fs/cgroup/memory.current")?,
+            field(&stat, "file")?,
+        ))
     };
     let v1 = || {
         let stat = fs::read_to_string("/sys/fs/cgroup/memory/memory.stat").ok()?;
         let cache = field(&stat, "total_cache").or_else(|| field(&stat, "cache"))?;
-        Some((number("/sys/fs/cgroup/memory/memory.usage_in_bytes")?, cache))
+        Some((
+            number("/sys/fs/cgroup/memory/memory.usage_in_bytes")?,
+            cache,
+        ))
     };
     match v2().or_else(v1) {
         Some((usage, cache)) => (usage.saturating_sub(cache), cache),
@@ -149,7 +186,10 @@ mod tests {
     #[test]
     fn fields_of_all_three_kinds_of_files_are_read() {
         assert_eq!(field("usage_usec 12\nuser_usec 3\n", "user_usec"), Some(3));
-        assert_eq!(field("MemTotal:       24 kB\nCached:  8 kB\n", "Cached"), Some(8));
+        assert_eq!(
+            field("MemTotal:       24 kB\nCached:  8 kB\n", "Cached"),
+            Some(8)
+        );
         assert_eq!(field("", "x"), None);
     }
 

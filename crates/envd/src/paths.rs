@@ -85,7 +85,10 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<OwnedFd> {
     match kind {
         FileType::RegularFile => Ok(file),
         FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )),
     }
 }
 
@@ -99,7 +102,13 @@ mod tests {
     use super::*;
 
     fn user() -> User {
-        User { name: "u".into(), uid: 1, gid: 1, home: "/home/u".into(), groups: vec![1] }
+        User {
+            name: "u".into(),
+            uid: 1,
+            gid: 1,
+            home: "/home/u".into(),
+            groups: vec![1],
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Descriptors in the event loop.
 
-#![expect(unsafe_code, reason = "tokio asks for a promise about the descriptor's life")]
+#![expect(
+    unsafe_code,
+    reason = "tokio asks for a promise about the descriptor's life"
+)]
 
 use std::{io, os::fd::OwnedFd};
 

@@ -34,6 +34,8 @@ fn user(call: &Call) -> Result<User, ConnectError> {
 /// How often an idle stream says that it is alive.
 fn keepalive_interval(call: &Call) -> Duration {
     const DEFAULT: u64 = 90;
-    let asked = call.header("keepalive-ping-interval").and_then(|text| text.trim().parse().ok());
+    let asked = call
+        .header("keepalive-ping-interval")
+        .and_then(|text| text.trim().parse().ok());
     Duration::from_secs(asked.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT))
 }

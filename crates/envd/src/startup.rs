@@ -42,7 +42,10 @@ pub(crate) struct Options {
 impl Options {
     /// `None`: only the version was asked for.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Self>, Error> {
-        let mut options = Self { port: ENVD_PORT, config: None };
+        let mut options = Self {
+            port: ENVD_PORT,
+            config: None,
+        };
         while let Some(option) = args.next() {
             match option.as_str() {
                 "--version" => return Ok(None),
@@ -79,7 +82,10 @@ impl Startup {
             }
             None => {
                 let file = inherited(CONFIG_FD).map_err(Error::ReadConfig)?;
-                File::from(file).take(MAX_CONFIG).read_to_end(&mut text).map_err(Error::ReadConfig)?;
+                File::from(file)
+                    .take(MAX_CONFIG)
+                    .read_to_end(&mut text)
+                    .map_err(Error::ReadConfig)?;
                 inherited(READY_FD).ok()
             }
         };

@@ -3,13 +3,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const DAY: i64 = 86_400;
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 /// 1 January 1970 was a Thursday.
 const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 
 pub(crate) fn unix_seconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
@@ -76,7 +79,10 @@ pub(crate) fn parse_http_date(text: &str) -> Option<i64> {
     let name = words.next()?;
     let month = MONTHS.iter().position(|m| *m == name)?;
     let year = words.next()?.parse().ok()?;
-    let mut clock = words.next()?.splitn(3, ':').map(|part| part.parse::<i64>().ok());
+    let mut clock = words
+        .next()?
+        .splitn(3, ':')
+        .map(|part| part.parse::<i64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
     let days = days_from_civil(year, i64::try_from(month).ok()? + 1, day);
     Some(days * DAY + hour * 3600 + minute * 60 + second)
@@ -117,7 +123,14 @@ mod tests {
 
     #[test]
     fn dates_round_trip() {
-        for seconds in [0, 951_782_400, 1_709_164_799, 784_111_777, 4_102_444_800, -1] {
+        for seconds in [
+            0,
+            951_782_400,
+            1_709_164_799,
+            784_111_777,
+            4_102_444_800,
+            -1,
+        ] {
             assert_eq!(parse_rfc3339(&rfc3339(seconds, 0)), Some((seconds, 0)));
             assert_eq!(parse_http_date(&http_date(seconds)), Some(seconds));
         }
@@ -127,12 +140,21 @@ mod tests {
     fn known_dates_are_right() {
         assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(rfc3339(951_782_400, 1_000), "2000-02-29T00:00:00.000001Z");
-        assert_eq!(parse_rfc3339("2000-02-29T02:00:00.5+02:00"), Some((951_782_400, 500_000_000)));
+        assert_eq!(
+            parse_rfc3339("2000-02-29T02:00:00.5+02:00"),
+            Some((951_782_400, 500_000_000))
+        );
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "yesterday", "2000-02-29", "2000-02-29T00:00:00", "2000-02-29T00:00:00+"] {
+        for text in [
+            "",
+            "yesterday",
+            "2000-02-29",
+            "2000-02-29T00:00:00",
+            "2000-02-29T00:00:00+",
+        ] {
             assert_eq!(parse_rfc3339(text), None, "{text:?}");
         }
         assert_eq!(parse_http_date("never"), None);

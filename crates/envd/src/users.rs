@@ -30,25 +30,39 @@ pub(crate) fn lookup(name: &str) -> Result<User, Error> {
 }
 
 fn find(name: &str, passwd: &str, group: &str) -> Option<User> {
-    let mut fields = passwd.lines().map(|line| line.split(':')).find_map(|mut fields| {
-        (fields.next() == Some(name) && !name.is_empty()).then_some(fields)
-    })?;
+    let mut fields = passwd
+        .lines()
+        .map(|line| line.split(':'))
+        .find_map(|mut fields| {
+            (fields.next() == Some(name) && !name.is_empty()).then_some(fields)
+        })?;
     let _password = fields.next()?;
     let uid = fields.next()?.parse().ok()?;
     let gid = fields.next()?.parse().ok()?;
     let _comment = fields.next()?;
-    let home = fields.next().filter(|home| home.starts_with('/')).unwrap_or("/");
+    let home = fields
+        .next()
+        .filter(|home| home.starts_with('/'))
+        .unwrap_or("/");
 
     let mut groups = vec![gid];
     for line in group.lines() {
         let mut fields = line.split(':').skip(2);
-        let (Some(id), Some(members)) = (fields.next(), fields.next()) else { continue };
+        let (Some(id), Some(members)) = (fields.next(), fields.next()) else {
+            continue;
+        };
         let Ok(id) = id.parse() else { continue };
         if members.split(',').any(|member| member == name) && !groups.contains(&id) {
             groups.push(id);
         }
     }
-    Some(User { name: name.to_owned(), uid, gid, home: home.into(), groups })
+    Some(User {
+        name: name.to_owned(),
+        uid,
+        gid,
+        home: home.into(),
+        groups,
+    })
 }
 
 /// Names of ids, for listings: read once, asked often.
@@ -59,15 +73,24 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn load() -> Self {
-        Self { users: by_id(&read(PASSWD)), groups: by_id(&read(GROUP)) }
+        Self {
+            users: by_id(&read(PASSWD)),
+            groups: by_id(&read(GROUP)),
+        }
     }
 
     pub(crate) fn user(&self, id: u32) -> String {
-        self.users.get(&id).cloned().unwrap_or_else(|| id.to_string())
+        self.users
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| id.to_string())
     }
 
     pub(crate) fn group(&self, id: u32) -> String {
-        self.groups.get(&id).cloned().unwrap_or_else(|| id.to_string())
+        self.groups
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| id.to_string())
     }
 }
 
@@ -103,7 +126,10 @@ mod tests {
     #[test]
     fn a_user_has_its_primary_and_supplementary_groups() {
         let user = find("user", PASSWD, GROUP).unwrap();
-        assert_eq!((user.uid, user.gid, user.groups), (1000, 1001, vec![1001, 27]));
+        assert_eq!(
+            (user.uid, user.gid, user.groups),
+            (1000, 1001, vec![1001, 27])
+        );
         assert_eq!(user.home, PathBuf::from("/home/user"));
     }
 
@@ -117,8 +143,17 @@ mod tests {
 
     #[test]
     fn ids_without_a_name_are_shown_as_numbers() {
-        let names = Names { users: by_id(PASSWD), groups: by_id(GROUP) };
-        assert_eq!((names.user(1000), names.user(5)), ("user".into(), "5".into()));
-        assert_eq!((names.group(27), names.group(6)), ("sudo".into(), "6".into()));
+        let names = Names {
+            users: by_id(PASSWD),
+            groups: by_id(GROUP),
+        };
+        assert_eq!(
+            (names.user(1000), names.user(5)),
+            ("user".into(), "5".into())
+        );
+        assert_eq!(
+            (names.group(27), names.group(6)),
+            ("sudo".into(), "6".into())
+        );
     }
 }

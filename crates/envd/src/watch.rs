@@ -41,7 +41,11 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(tree: Tree, include_entry: bool) -> io::Result<Self> {
         let ready = Rc::new(pollable(tree.as_fd().try_clone_to_owned()?)?);
-        Ok(Self { tree, ready, include_entry })
+        Ok(Self {
+            tree,
+            ready,
+            include_entry,
+        })
     }
 
     /// Resolves when events wait. `take` must follow.
@@ -107,7 +111,9 @@ pub(crate) fn keep(envd: &Rc<Envd>, watch: Watch) -> Option<String> {
     }
     let mut random = [0; 10];
     soulbox_types::id::fill_random(&mut random);
-    let id = random.iter().fold("w".to_owned(), |id, byte| format!("{id}{byte:02x}"));
+    let id = random
+        .iter()
+        .fold("w".to_owned(), |id, byte| format!("{id}{byte:02x}"));
 
     let ready = Rc::clone(&watch.ready);
     let watcher = Rc::new(Watcher {

@@ -67,7 +67,9 @@ impl Codec {
 
     pub(crate) fn encode<M: Wire>(self, message: &M, to: &mut Vec<u8>) -> Result<(), ConnectError> {
         match self {
-            Self::Proto => message.encode(to).map_err(|e| ConnectError::internal(e.to_string())),
+            Self::Proto => message
+                .encode(to)
+                .map_err(|e| ConnectError::internal(e.to_string())),
             Self::Json => serde_json::to_writer(to, message)
                 .map_err(|e| ConnectError::internal(e.to_string())),
         }

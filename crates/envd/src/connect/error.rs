@@ -46,7 +46,10 @@ pub(crate) struct ConnectError {
 
 impl ConnectError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

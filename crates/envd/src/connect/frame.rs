@@ -53,7 +53,11 @@ pub(crate) struct Frames {
 
 impl Frames {
     pub(crate) fn new(body: Incoming, gzip: bool) -> Self {
-        Self { body, buffer: BytesMut::new(), gzip }
+        Self {
+            body,
+            buffer: BytesMut::new(),
+            gzip,
+        }
     }
 
     /// The next message; `None` at the end of the request. `idle` bounds the wait for its start.
@@ -78,7 +82,9 @@ impl Frames {
     }
 
     fn take(&mut self) -> Result<Option<(u8, Bytes)>, ConnectError> {
-        let Some(header) = self.buffer.first_chunk::<HEADER>() else { return Ok(None) };
+        let Some(header) = self.buffer.first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
         let [flags, a, b, c, d] = *header;
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
         if length > MAX_MESSAGE {
@@ -120,7 +126,11 @@ pub(crate) fn gunzip(data: &[u8]) -> Result<Bytes, ConnectError> {
         .take(MAX_MESSAGE as u64 + 1)
         .read_to_end(&mut plain)
         .map_err(|e| ConnectError::invalid(format!("not gzip: {e}")))?;
-    if plain.len() > MAX_MESSAGE { Err(too_large()) } else { Ok(plain.into()) }
+    if plain.len() > MAX_MESSAGE {
+        Err(too_large())
+    } else {
+        Ok(plain.into())
+    }
 }
 
 async fn next_data(body: &mut Incoming, wait: Duration) -> Result<Option<Bytes>, ConnectError> {

@@ -21,6 +21,8 @@ use crate::{
 const STALLED: Duration = Duration::from_secs(300);
 /// A single streamed request message may take this long to begin.
 const FIRST_MESSAGE: Duration = Duration::from_secs(60);
+/// After its only message the request should be over.
+const END_OF_REQUEST: Duration = Duration::from_secs(2);
 /// How long a client stream may be silent. The SDKs send keepalives far more often.
 const CLIENT_STREAM_IDLE: Duration = Duration::from_secs(640);
 
@@ -35,7 +37,11 @@ pub(crate) struct Call {
 impl Call {
     fn new(envd: Rc<Envd>, headers: HeaderMap) -> Result<Self, ConnectError> {
         let deadline = timeout(&headers)?.and_then(|t| Instant::now().checked_add(t));
-        Ok(Self { envd, headers, deadline })
+        Ok(Self {
+            envd,
+            headers,
+            deadline,
+        })
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
@@ -52,14 +58,19 @@ impl Call {
 }
 
 fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, ConnectError> {
-    let Some(value) = headers.get("connect-timeout-ms") else { return Ok(None) };
+    let Some(value) = headers.get("connect-timeout-ms") else {
+        return Ok(None);
+    };
     let millis: i64 = value
         .to_str()
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .ok_or_else(|| ConnectError::invalid("Connect-Timeout-Ms is not an integer"))?;
     // Zero and below mean "none", as clients without a timeout send.
-    Ok(u64::try_from(millis).ok().filter(|ms| *ms > 0).map(Duration::from_millis))
+    Ok(u64::try_from(millis)
+        .ok()
+        .filter(|ms| *ms > 0)
+        .map(Duration::from_millis))
 }
 
 /// The stream to the client of a server-streaming call.
@@ -76,9 +87,10 @@ impl<M: Wire> Sink<M> {
         match tokio::time::timeout(STALLED, self.frames.send(Ok(frame))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(ConnectError::new(Code::Canceled, "the client is gone")),
-            Err(_) => {
-                Err(ConnectError::new(Code::ResourceExhausted, "the client stopped reading"))
-            }
+            Err(_) => Err(ConnectError::new(
+                Code::ResourceExhausted,
+                "the client stopped reading",
+            )),
         }
     }
 
@@ -115,9 +127,9 @@ pub(crate) async fn unary<Req: Wire, Res: Wire>(
         };
         match deadline {
             None => work.await,
-            Some(at) => {
-                tokio::time::timeout_at(at, work).await.unwrap_or(Err(ConnectError::deadline()))
-            }
+            Some(at) => tokio::time::timeout_at(at, work)
+                .await
+                .unwrap_or(Err(ConnectError::deadline())),
         }
     };
     let (status, kind, body) = match answer.await {
@@ -138,11 +150,18 @@ pub(crate) async fn server_stream<Req: Wire + 'static, Res: Wire + 'static>(
     };
     let prepared = async {
         let gzip = stream_gzip(&parts.headers)?;
-        let message = Frames::new(body, gzip)
+        let mut frames = Frames::new(body, gzip);
+        let message = frames
             .next(FIRST_MESSAGE)
             .await?
             .ok_or_else(|| ConnectError::invalid("the request has no message"))?;
-        Ok((Call::new(envd, parts.headers)?, codec.decode::<Req>(&message)?))
+        // A body that is not read to its end makes the server close the connection, perhaps just
+        // when the client sends its next request there.
+        let _end = frames.next(END_OF_REQUEST).await;
+        Ok((
+            Call::new(envd, parts.headers)?,
+            codec.decode::<Req>(&message)?,
+        ))
     };
     let (call, message) = match prepared.await {
         Ok(prepared) => prepared,
@@ -155,7 +174,11 @@ pub(crate) async fn server_stream<Req: Wire + 'static, Res: Wire + 'static>(
     let (frames, receiver) = mpsc::channel(1);
     // Its own task: what the handler does may outlive the client.
     tokio::task::spawn_local(async move {
-        let sink = Sink { codec, frames, kind: PhantomData };
+        let sink = Sink {
+            codec,
+            frames,
+            kind: PhantomData,
+        };
         let result = handler(call, message, &sink).await;
         let last = Ok(frame::end_of_stream(&result));
         let _gone = tokio::time::timeout(STALLED, sink.frames.send(last)).await;
@@ -176,12 +199,19 @@ pub(crate) async fn client_stream<Req: Wire, Res: Wire>(
         let frames = Frames::new(body, stream_gzip(&parts.headers)?);
         let call = Call::new(envd, parts.headers)?;
         let deadline = call.deadline;
-        let work = handler(call, Messages { codec, frames, kind: PhantomData });
+        let work = handler(
+            call,
+            Messages {
+                codec,
+                frames,
+                kind: PhantomData,
+            },
+        );
         let answer = match deadline {
             None => work.await,
-            Some(at) => {
-                tokio::time::timeout_at(at, work).await.unwrap_or(Err(ConnectError::deadline()))
-            }
+            Some(at) => tokio::time::timeout_at(at, work)
+                .await
+                .unwrap_or(Err(ConnectError::deadline())),
         }?;
         frame::envelope(0, |to| codec.encode(&answer, to))
     };
@@ -233,14 +263,22 @@ fn unknown_encoding(name: &str) -> ConnectError {
 }
 
 fn unsupported(accepted: &'static str) -> Response<Body> {
-    let mut response = respond(StatusCode::UNSUPPORTED_MEDIA_TYPE, "text/plain", Body::empty());
-    response.headers_mut().insert("accept-post", http::HeaderValue::from_static(accepted));
+    let mut response = respond(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "text/plain",
+        Body::empty(),
+    );
+    response
+        .headers_mut()
+        .insert("accept-post", http::HeaderValue::from_static(accepted));
     response
 }
 
 fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
     response
 }

@@ -38,7 +38,10 @@ struct Init {
 }
 
 /// The caller has shown the node's token, so a missing access token really means "none".
-pub(crate) async fn init(envd: &Envd, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
+pub(crate) async fn init(
+    envd: &Envd,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Failure> {
     let body = frame::whole_body(request.into_body())
         .await
         .map_err(|e| Failure::new(e.code.status(), e.message))?;
@@ -71,7 +74,9 @@ pub(crate) async fn init(envd: &Envd, request: Request<Incoming>) -> Result<Resp
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert("x-envd-version", HeaderValue::from_static(ENVD_VERSION));
+    response
+        .headers_mut()
+        .insert("x-envd-version", HeaderValue::from_static(ENVD_VERSION));
     Ok(response)
 }
 
@@ -82,8 +87,11 @@ fn apply(envd: &Envd, init: Init) -> Result<(), Failure> {
     }
     let mut settings = envd.settings.borrow_mut();
     if let Some(address) = &init.hyperloop_ip {
-        replace_section(Path::new("/etc/hosts"), &format!("{address} events.e2b.local\n"))
-            .map_err(|e| Failure::io("writing /etc/hosts", &e))?;
+        replace_section(
+            Path::new("/etc/hosts"),
+            &format!("{address} events.e2b.local\n"),
+        )
+        .map_err(|e| Failure::io("writing /etc/hosts", &e))?;
         settings.set_own_env("E2B_EVENTS_ADDRESS", format!("http://{address}"));
     }
     settings.access_token = init.access_token;
@@ -105,9 +113,16 @@ fn correct_clock(envd: &Envd, (seconds, nanos): (i64, u32)) {
     let nanoseconds = |s: i64, n: i64| i128::from(s) * 1_000_000_000 + i128::from(n);
     let ahead = nanoseconds(now.tv_sec, now.tv_nsec) - nanoseconds(seconds, i64::from(nanos));
     if ahead < -BEHIND || ahead > AHEAD {
-        let target = Timespec { tv_sec: seconds, tv_nsec: i64::from(nanos) };
+        let target = Timespec {
+            tv_sec: seconds,
+            tv_nsec: i64::from(nanos),
+        };
         if let Err(error) = clock_settime(ClockId::Realtime, target) {
-            envd.logs.warn("envd", "cannot set the clock", [("error", error.to_string())]);
+            envd.logs.warn(
+                "envd",
+                "cannot set the clock",
+                [("error", error.to_string())],
+            );
         }
     }
 }

@@ -60,12 +60,18 @@ pub(crate) async fn handle(
         .await
         .map_err(|e| Failure::io("composing", &e))??;
     let written = Written::new(&destination, Metadata::new());
-    Ok(reply::json(StatusCode::OK, serde_json::to_vec(&written).unwrap_or_default()))
+    Ok(reply::json(
+        StatusCode::OK,
+        serde_json::to_vec(&written).unwrap_or_default(),
+    ))
 }
 
 fn concatenate(sources: &[PathBuf], destination: &Path, user: &User) -> Result<(), Failure> {
     // All are opened first: a missing one must not leave half a file.
-    let files = sources.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
+    let files = sources
+        .iter()
+        .map(|path| open(path))
+        .collect::<Result<Vec<_>, _>>()?;
     if destination.is_dir() {
         return Err(Failure::bad_request("the destination is a directory"));
     }
@@ -74,8 +80,8 @@ fn concatenate(sources: &[PathBuf], destination: &Path, user: &User) -> Result<(
     paths::make_directories(parent, user).map_err(failed)?;
 
     let temporary = parent.join(format!(".compose-{}", temporary_name()));
-    let composed = write_all(files, &temporary, user)
-        .and_then(|()| std::fs::rename(&temporary, destination));
+    let composed =
+        write_all(files, &temporary, user).and_then(|()| std::fs::rename(&temporary, destination));
     if let Err(error) = composed {
         let _never_made = std::fs::remove_file(&temporary);
         return Err(failed(error));
@@ -96,16 +102,18 @@ fn write_all(files: Vec<File>, path: &Path, user: &User) -> io::Result<()> {
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
-    paths::open_regular(path).map(File::from).map_err(|e| match e.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::new(
-            StatusCode::NOT_FOUND,
-            format!("source '{}' does not exist", path.display()),
-        ),
-        ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
-            Failure::bad_request(format!("source '{}' is not a regular file", path.display()))
-        }
-        _ => Failure::io(format!("error opening '{}'", path.display()), &e),
-    })
+    paths::open_regular(path)
+        .map(File::from)
+        .map_err(|e| match e.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::new(
+                StatusCode::NOT_FOUND,
+                format!("source '{}' does not exist", path.display()),
+            ),
+            ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
+                Failure::bad_request(format!("source '{}' is not a regular file", path.display()))
+            }
+            _ => Failure::io(format!("error opening '{}'", path.display()), &e),
+        })
 }
 
 fn temporary_name() -> String {

@@ -69,7 +69,11 @@ pub(super) fn by_content(start: &[u8]) -> &'static str {
         return kind;
     }
     let control = |b: &u8| *b < 0x20 && !matches!(*b, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
-    if start.iter().any(control) { "application/octet-stream" } else { "text/plain; charset=utf-8" }
+    if start.iter().any(control) {
+        "application/octet-stream"
+    } else {
+        "text/plain; charset=utf-8"
+    }
 }
 
 #[cfg(test)]
@@ -79,8 +83,14 @@ mod tests {
     #[test]
     fn names_are_quoted_only_where_needed() {
         assert_eq!(content_disposition("a.txt"), "inline; filename=a.txt");
-        assert_eq!(content_disposition("a \"b\""), r#"inline; filename="a \"b\"""#);
-        assert_eq!(content_disposition("é\r\n"), "inline; filename*=utf-8''%C3%A9%0D%0A");
+        assert_eq!(
+            content_disposition("a \"b\""),
+            r#"inline; filename="a \"b\"""#
+        );
+        assert_eq!(
+            content_disposition("é\r\n"),
+            "inline; filename*=utf-8''%C3%A9%0D%0A"
+        );
     }
 
     #[test]

@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     http::{body::Body, reply::Failure},
-    paths, state::Envd, time,
+    paths,
+    state::Envd,
+    time,
 };
 
 /// Up to this size a file is read at once: most are, and a thread costs more than the read.
@@ -36,13 +38,21 @@ pub(crate) async fn handle(
     let found = fstat(&file).map_err(|e| Failure::io(path.display(), &e.into()))?;
     // Files of /proc and /sys claim to be empty, or a page long: only reading tells.
     let size = u64::try_from(found.st_size).unwrap_or(0);
-    let size = if size == 0 || is_virtual(&file) { None } else { Some(size) };
+    let size = if size == 0 || is_virtual(&file) {
+        None
+    } else {
+        Some(size)
+    };
     let name = paths::base_name(&path);
 
     let encoding = encoding::negotiate(headers)?;
     let mut response = Response::new(Body::empty());
     let out = response.headers_mut();
-    insert(out, header::CONTENT_DISPOSITION, &content_disposition(&name));
+    insert(
+        out,
+        header::CONTENT_DISPOSITION,
+        &content_disposition(&name),
+    );
     out.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 
     if encoding == Encoding::Gzip && !range::is_conditional(headers) {
@@ -61,15 +71,19 @@ pub(crate) async fn handle(
         _ => read_chunk(&file, SMALL as usize),
     }
     .map_err(failed)?;
-    let kind = by_extension(&name)
-        .unwrap_or_else(|| by_content(start.get(..SNIFFED).unwrap_or(&start)));
+    let kind =
+        by_extension(&name).unwrap_or_else(|| by_content(start.get(..SNIFFED).unwrap_or(&start)));
     out.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     insert(out, header::LAST_MODIFIED, &time::http_date(found.st_mtime));
 
     let Some(size) = size else {
         // Unknown length: whatever comes, until the end.
         if start.is_empty() || request.method() == Method::HEAD {
-            insert(response.headers_mut(), header::CONTENT_LENGTH, &start.len().to_string());
+            insert(
+                response.headers_mut(),
+                header::CONTENT_LENGTH,
+                &start.len().to_string(),
+            );
         } else if start.len() < SMALL as usize && read_chunk(&file, 1).is_ok_and(|b| b.is_empty()) {
             *response.body_mut() = Body::full(start);
         } else {
@@ -88,23 +102,35 @@ pub(crate) async fn handle(
         }
         Part::Unsatisfiable => {
             *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-            insert(response.headers_mut(), header::CONTENT_RANGE, &format!("bytes */{size}"));
+            insert(
+                response.headers_mut(),
+                header::CONTENT_RANGE,
+                &format!("bytes */{size}"),
+            );
             return Ok(response);
         }
         Part::Slice { first, length } => {
             let last = first + length - 1;
-            insert(out, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{size}"));
+            insert(
+                out,
+                header::CONTENT_RANGE,
+                &format!("bytes {first}-{last}/{size}"),
+            );
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             (first, length)
         }
     };
-    insert(response.headers_mut(), header::CONTENT_LENGTH, &length.to_string());
+    insert(
+        response.headers_mut(),
+        header::CONTENT_LENGTH,
+        &length.to_string(),
+    );
     if request.method() == Method::HEAD {
         return Ok(response);
     }
-    let in_memory = usize::try_from(first).ok().and_then(|first| {
-        start.get(first..first.checked_add(usize::try_from(length).ok()?)?)
-    });
+    let in_memory = usize::try_from(first)
+        .ok()
+        .and_then(|first| start.get(first..first.checked_add(usize::try_from(length).ok()?)?));
     *response.body_mut() = match in_memory {
         Some(bytes) => Body::full(bytes.to_vec()),
         None => {
@@ -118,9 +144,10 @@ pub(crate) async fn handle(
 fn open(path: &Path) -> Result<OwnedFd, Failure> {
     let shown = path.display();
     paths::open_regular(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Failure::new(StatusCode::NOT_FOUND, format!("path '{shown}' does not exist"))
-        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::new(
+            StatusCode::NOT_FOUND,
+            format!("path '{shown}' does not exist"),
+        ),
         io::ErrorKind::IsADirectory => {
             Failure::bad_request(format!("path '{shown}' is a directory"))
         }

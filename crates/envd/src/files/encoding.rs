@@ -17,7 +17,10 @@ pub(super) fn negotiate(headers: &HeaderMap) -> Result<Encoding, Failure> {
     let mut others = false;
     let mut identity = None;
     let mut any = None;
-    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let values = headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     for item in values.flat_map(|value| value.split(',')) {
         let mut parts = item.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -51,7 +54,10 @@ mod tests {
     use super::*;
 
     fn of(accept: &str) -> Result<Encoding, Failure> {
-        negotiate(&HeaderMap::from_iter([(ACCEPT_ENCODING, accept.parse().unwrap())]))
+        negotiate(&HeaderMap::from_iter([(
+            ACCEPT_ENCODING,
+            accept.parse().unwrap(),
+        )]))
     }
 
     #[test]

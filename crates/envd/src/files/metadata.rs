@@ -23,10 +23,16 @@ pub(crate) type Metadata = BTreeMap<String, String>;
 pub(super) fn from_headers(headers: &HeaderMap) -> Result<Metadata, Failure> {
     let mut metadata = Metadata::new();
     for (name, value) in headers {
-        let Some(key) = name.as_str().strip_prefix(HEADER) else { continue };
-        let value = value.to_str().ok().filter(|value| printable(value)).ok_or_else(|| {
-            Failure::bad_request(format!("metadata value of '{key}' is not printable ASCII"))
-        })?;
+        let Some(key) = name.as_str().strip_prefix(HEADER) else {
+            continue;
+        };
+        let value = value
+            .to_str()
+            .ok()
+            .filter(|value| printable(value))
+            .ok_or_else(|| {
+                Failure::bad_request(format!("metadata value of '{key}' is not printable ASCII"))
+            })?;
         if key.is_empty() || key.len() > MAX_KEY || !printable(key) {
             return Err(Failure::bad_request(format!(
                 "metadata key '{key}' must have 1 to {MAX_KEY} printable ASCII characters"
@@ -34,7 +40,10 @@ pub(super) fn from_headers(headers: &HeaderMap) -> Result<Metadata, Failure> {
         }
         metadata.insert(key.to_owned(), value.to_owned());
     }
-    let total: usize = metadata.iter().map(|(k, v)| PREFIX.len() + k.len() + v.len()).sum();
+    let total: usize = metadata
+        .iter()
+        .map(|(k, v)| PREFIX.len() + k.len() + v.len())
+        .sum();
     if total > MAX_TOTAL {
         return Err(Failure::bad_request(format!(
             "metadata takes {total} bytes, more than {MAX_TOTAL}"
@@ -61,9 +70,14 @@ pub(super) fn replace(file: impl AsFd, metadata: &Metadata) -> Metadata {
         }
     }
     let set = |(key, value): (&String, &String)| {
-        fsetxattr(&file, format!("{PREFIX}{key}"), value.as_bytes(), XattrFlags::empty())
-            .is_ok()
-            .then(|| (key.clone(), value.clone()))
+        fsetxattr(
+            &file,
+            format!("{PREFIX}{key}"),
+            value.as_bytes(),
+            XattrFlags::empty(),
+        )
+        .is_ok()
+        .then(|| (key.clone(), value.clone()))
     };
     metadata.iter().filter_map(set).collect()
 }
@@ -122,7 +136,10 @@ mod tests {
     #[test]
     fn keys_are_lower_case_and_other_headers_are_not_metadata() {
         let found = from_headers(&headers(&[("X-Metadata-Author", "me"), ("X-Other", "x")]));
-        assert_eq!(found.unwrap(), Metadata::from([("author".into(), "me".into())]));
+        assert_eq!(
+            found.unwrap(),
+            Metadata::from([("author".into(), "me".into())])
+        );
     }
 
     #[test]
@@ -141,7 +158,10 @@ mod tests {
         }
         assert_eq!(read(file.path()), one);
         replace(file.as_file(), &Metadata::from([("b".into(), "3".into())]));
-        assert_eq!(read(file.path()), Metadata::from([("b".into(), "3".into())]));
+        assert_eq!(
+            read(file.path()),
+            Metadata::from([("b".into(), "3".into())])
+        );
         replace(file.as_file(), &Metadata::new());
         assert_eq!(read(file.path()), Metadata::new());
     }

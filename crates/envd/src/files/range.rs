@@ -15,14 +15,24 @@ pub(super) enum Part {
 
 /// Whether the client asked for something that only the plain bytes can answer.
 pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
-    [header::RANGE, header::IF_MODIFIED_SINCE, header::IF_NONE_MATCH, header::IF_RANGE]
-        .iter()
-        .any(|name| headers.contains_key(name))
+    [
+        header::RANGE,
+        header::IF_MODIFIED_SINCE,
+        header::IF_NONE_MATCH,
+        header::IF_RANGE,
+    ]
+    .iter()
+    .any(|name| headers.contains_key(name))
 }
 
 /// Files have no entity tags here, only the second of their last change.
 pub(super) fn part(headers: &HeaderMap, size: u64, modified: i64) -> Part {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::trim)
+    };
     let date = |name| text(name).and_then(time::parse_http_date);
 
     match text(header::IF_NONE_MATCH) {
@@ -34,7 +44,9 @@ pub(super) fn part(headers: &HeaderMap, size: u64, modified: i64) -> Part {
             }
         }
     }
-    let Some(range) = text(header::RANGE) else { return Part::Whole };
+    let Some(range) = text(header::RANGE) else {
+        return Part::Whole;
+    };
     if headers.contains_key(header::IF_RANGE) && date(header::IF_RANGE) != Some(modified) {
         return Part::Whole;
     }
@@ -65,7 +77,14 @@ fn slice(range: &str, size: u64) -> Part {
             _ => return Part::Whole,
         },
     };
-    if first >= end { Part::Unsatisfiable } else { Part::Slice { first, length: end - first } }
+    if first >= end {
+        Part::Unsatisfiable
+    } else {
+        Part::Slice {
+            first,
+            length: end - first,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -73,7 +92,10 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(header::HeaderName, &str)]) -> Part {
-        let headers = pairs.iter().map(|(k, v)| (k.clone(), v.parse().unwrap())).collect();
+        let headers = pairs
+            .iter()
+            .map(|(k, v)| (k.clone(), v.parse().unwrap()))
+            .collect();
         part(&headers, 10, 784_111_777)
     }
 
@@ -96,19 +118,35 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_the_whole_file() {
-        for text in ["bytes=5-2", "lines=0-1", "bytes=0-1,4-5", "bytes=x-", "bytes=-", "0-1"] {
+        for text in [
+            "bytes=5-2",
+            "lines=0-1",
+            "bytes=0-1,4-5",
+            "bytes=x-",
+            "bytes=-",
+            "0-1",
+        ] {
             assert_eq!(of(&[(header::RANGE, text)]), Part::Whole, "{text}");
         }
     }
 
     #[test]
     fn an_unchanged_file_is_not_sent_again() {
-        let (same, before) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT");
+        let (same, before) = (
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:36 GMT",
+        );
         assert_eq!(of(&[(header::IF_MODIFIED_SINCE, same)]), Part::NotModified);
         assert_eq!(of(&[(header::IF_MODIFIED_SINCE, before)]), Part::Whole);
         assert_eq!(of(&[(header::IF_NONE_MATCH, "*")]), Part::NotModified);
         let ranged = |date| of(&[(header::RANGE, "bytes=0-0"), (header::IF_RANGE, date)]);
-        assert_eq!(ranged(same), Part::Slice { first: 0, length: 1 });
+        assert_eq!(
+            ranged(same),
+            Part::Slice {
+                first: 0,
+                length: 1
+            }
+        );
         assert_eq!(ranged(before), Part::Whole);
     }
 }

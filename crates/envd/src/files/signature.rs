@@ -13,9 +13,18 @@ pub(super) fn check(
     token: &Secret,
     now: i64,
 ) -> Result<(), &'static str> {
-    let given = query.signature.as_deref().ok_or("missing signature query parameter")?;
+    let given = query
+        .signature
+        .as_deref()
+        .ok_or("missing signature query parameter")?;
     let user = query.username.as_deref().unwrap_or_default();
-    let expected = sign(&query.path, operation, user, token, query.expiration.as_deref());
+    let expected = sign(
+        &query.path,
+        operation,
+        user,
+        token,
+        query.expiration.as_deref(),
+    );
     if !Secret::new(expected).matches(given) {
         return Err("invalid signature");
     }
@@ -28,7 +37,13 @@ pub(super) fn check(
     }
 }
 
-fn sign(path: &str, operation: &str, user: &str, token: &Secret, expiration: Option<&str>) -> String {
+fn sign(
+    path: &str,
+    operation: &str,
+    user: &str,
+    token: &Secret,
+    expiration: Option<&str>,
+) -> String {
     let mut text = format!("{path}:{operation}:{user}:{}", token.expose());
     if let Some(expiration) = expiration {
         text.push(':');
@@ -54,7 +69,10 @@ mod tests {
     fn the_published_vector_is_accepted() {
         let token = Secret::new("0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0");
         let signature = "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E".to_owned();
-        assert_eq!(check(&query(Some(signature.clone()), None), "read", &token, 0), Ok(()));
+        assert_eq!(
+            check(&query(Some(signature.clone()), None), "read", &token, 0),
+            Ok(())
+        );
         assert_eq!(
             check(&query(Some(signature), None), "write", &token, 0),
             Err("invalid signature")
@@ -70,7 +88,12 @@ mod tests {
         let token = Secret::new("t");
         let signature = sign("hello.txt", "read", "user", &token, Some("100"));
         let check = |expiration, now| {
-            check(&query(Some(signature.clone()), expiration), "read", &token, now)
+            check(
+                &query(Some(signature.clone()), expiration),
+                "read",
+                &token,
+                now,
+            )
         };
         assert_eq!(check(Some("100"), 100), Ok(()));
         assert_eq!(check(Some("100"), 101), Err("signature is already expired"));

@@ -26,24 +26,36 @@ impl FileSink {
     pub(super) fn create(path: &Path, user: &User) -> Result<Self, Failure> {
         let shown = path.display();
         if path.is_dir() {
-            return Err(Failure::bad_request(format!("path '{shown}' is a directory")));
+            return Err(Failure::bad_request(format!(
+                "path '{shown}' is a directory"
+            )));
         }
         if let Some(parent) = path.parent() {
             paths::make_directories(parent, user)
                 .map_err(|e| Failure::io(format!("error making '{}'", parent.display()), &e))?;
         }
         let file = open_for_writing(path)?;
-        let failed = |e: rustix::io::Errno| Failure::io(format!("error writing '{shown}'"), &e.into());
+        let failed =
+            |e: rustix::io::Errno| Failure::io(format!("error writing '{shown}'"), &e.into());
         let found = fstat(&file).map_err(failed)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(Failure::bad_request(format!("path '{shown}' is not a regular file")));
+            return Err(Failure::bad_request(format!(
+                "path '{shown}' is not a regular file"
+            )));
         }
         if found.st_size > 0 {
             ftruncate(&file, 0).map_err(failed)?;
         }
-        fchown(&file, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))
-            .map_err(failed)?;
-        Ok(Self { file: Some(file.into()), buffer: Vec::new() })
+        fchown(
+            &file,
+            Some(Uid::from_raw(user.uid)),
+            Some(Gid::from_raw(user.gid)),
+        )
+        .map_err(failed)?;
+        Ok(Self {
+            file: Some(file.into()),
+            buffer: Vec::new(),
+        })
     }
 
     pub(super) async fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
@@ -90,7 +102,8 @@ impl FileSink {
 
 /// Never waits: a FIFO without a reader, a device or a lease answers with an error instead.
 fn open_for_writing(path: &Path) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     open(path, flags, Mode::from_raw_mode(0o644)).map_err(|e| {
         let shown = path.display();
         match e {

@@ -80,7 +80,10 @@ async fn send_plain(
 }
 
 async fn send_compressed(file: OwnedFd, frames: &Frames) -> io::Result<()> {
-    let mut state = (std::fs::File::from(file), GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut state = (
+        std::fs::File::from(file),
+        GzEncoder::new(Vec::new(), Compression::fast()),
+    );
     loop {
         let result;
         (state, result) = blocking(move || {
@@ -124,11 +127,16 @@ fn compress_chunk(
 
 /// False when the client is gone or asleep.
 async fn send(frames: &Frames, chunk: Vec<u8>) -> bool {
-    matches!(tokio::time::timeout(STALLED, frames.send(Ok(chunk.into()))).await, Ok(Ok(())))
+    matches!(
+        tokio::time::timeout(STALLED, frames.send(Ok(chunk.into()))).await,
+        Ok(Ok(()))
+    )
 }
 
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)
 }

@@ -54,26 +54,46 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
     let (parts, body) = request.into_parts();
+    let mut body = UploadBody::new(body);
     let query = Query::parse(parts.uri.query());
     query.authorise(envd, &parts.headers, "write")?;
     let user = query.user(envd)?;
     let metadata = metadata::from_headers(&parts.headers)?;
-    let body = UploadBody::new(body, &parts.headers)?;
+    body.decode(&parts.headers)?;
 
-    let content_type =
-        parts.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let upload = Upload { envd, user, metadata };
+    let content_type = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let media_type = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    let upload = Upload {
+        envd,
+        user,
+        metadata,
+    };
     let written = if media_type == "application/octet-stream" {
         vec![upload.whole_body(&query, body).await?]
     } else if media_type.starts_with("multipart/") {
         let boundary = boundary(content_type)
             .ok_or_else(|| Failure::bad_request("the multipart body has no boundary"))?;
-        upload.parts(&query, Multipart::new(body.into_stream(), boundary)).await?
+        upload
+            .parts(&query, Multipart::new(body.into_stream(), boundary))
+            .await?
     } else {
-        return Err(Failure::bad_request(format!("unsupported content type: '{content_type}'")));
+        return Err(Failure::bad_request(format!(
+            "unsupported content type: '{content_type}'"
+        )));
     };
-    Ok(reply::json(StatusCode::OK, serde_json::to_vec(&written).unwrap_or_default()))
+    Ok(reply::json(
+        StatusCode::OK,
+        serde_json::to_vec(&written).unwrap_or_default(),
+    ))
 }
 
 struct Upload<'a> {
@@ -85,12 +105,16 @@ struct Upload<'a> {
 impl Upload<'_> {
     async fn whole_body(&self, query: &Query, mut body: UploadBody) -> Result<Written, Failure> {
         if query.path.is_empty() {
-            return Err(Failure::bad_request("path is required for this content type"));
+            return Err(Failure::bad_request(
+                "path is required for this content type",
+            ));
         }
         let path = resolve(self.envd, &query.path, &self.user)?;
         let mut sink = FileSink::create(&path, &self.user)?;
         while let Some(data) = body.next().await? {
-            sink.write(&data).await.map_err(|e| write_failed(&path, &e))?;
+            sink.write(&data)
+                .await
+                .map_err(|e| write_failed(&path, &e))?;
         }
         self.finish(path, sink).await
     }
@@ -124,7 +148,9 @@ impl Upload<'_> {
             }
             let mut sink = FileSink::create(&path, &self.user)?;
             while let Some(data) = part.chunk().await.map_err(multipart_failed)? {
-                sink.write(&data).await.map_err(|e| write_failed(&path, &e))?;
+                sink.write(&data)
+                    .await
+                    .map_err(|e| write_failed(&path, &e))?;
             }
             written.push(self.finish(path, sink).await?);
         }
@@ -142,7 +168,9 @@ impl Upload<'_> {
 fn boundary(content_type: &str) -> Option<String> {
     let value = content_type.split(';').skip(1).find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("boundary").then(|| value.trim().trim_matches('"'))
+        name.trim()
+            .eq_ignore_ascii_case("boundary")
+            .then(|| value.trim().trim_matches('"'))
     })?;
     (!value.is_empty() && value.len() <= 200).then(|| value.to_owned())
 }
@@ -168,8 +196,14 @@ mod tests {
 
     #[test]
     fn boundaries_are_found_quoted_or_not() {
-        assert_eq!(boundary("multipart/form-data; boundary=abc").unwrap(), "abc");
-        assert_eq!(boundary("multipart/mixed; x=y; Boundary=\"a b\"").unwrap(), "a b");
+        assert_eq!(
+            boundary("multipart/form-data; boundary=abc").unwrap(),
+            "abc"
+        );
+        assert_eq!(
+            boundary("multipart/mixed; x=y; Boundary=\"a b\"").unwrap(),
+            "a b"
+        );
         assert_eq!(boundary("multipart/form-data"), None);
     }
 }

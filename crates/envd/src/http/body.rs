@@ -42,9 +42,9 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
-            Self::Stream(frames) => {
-                frames.poll_recv(cx).map(|next| next.map(|r| r.map(Frame::data)))
-            }
+            Self::Stream(frames) => frames
+                .poll_recv(cx)
+                .map(|next| next.map(|r| r.map(Frame::data))),
         }
     }
 
@@ -54,9 +54,7 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Full(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
-            }
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
             Self::Stream(_) => SizeHint::default(),
         }
     }

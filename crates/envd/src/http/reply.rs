@@ -17,7 +17,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self {
+            status,
+            message: message.into(),
+        }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -29,7 +32,10 @@ impl Failure {
     }
 
     pub(crate) fn method_not_allowed() -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed on this route")
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method not allowed on this route",
+        )
     }
 
     pub(crate) fn no_route() -> Self {
@@ -68,7 +74,10 @@ pub(crate) fn json(status: StatusCode, body: impl Into<bytes::Bytes>) -> Respons
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

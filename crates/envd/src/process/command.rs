@@ -77,13 +77,20 @@ fn programs(cmd: &str, path: &str) -> Result<Vec<CString>, Error> {
         return Ok(vec![CString::new(cmd).map_err(nul)?]);
     }
     let mut found = Vec::new();
-    for directory in path.split(':').filter(|directory| directory.starts_with('/')) {
+    for directory in path
+        .split(':')
+        .filter(|directory| directory.starts_with('/'))
+    {
         let candidate = Path::new(directory).join(cmd);
         if candidate.is_file() {
             found.push(CString::new(candidate.as_os_str().as_bytes()).map_err(nul)?);
         }
     }
-    if found.is_empty() { Err(Error::NotFound(cmd.to_owned())) } else { Ok(found) }
+    if found.is_empty() {
+        Err(Error::NotFound(cmd.to_owned()))
+    } else {
+        Ok(found)
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +98,13 @@ mod tests {
     use super::*;
 
     fn user() -> User {
-        User { name: "u".into(), uid: 7, gid: 8, home: "/home/u".into(), groups: vec![8, 9] }
+        User {
+            name: "u".into(),
+            uid: 7,
+            gid: 8,
+            home: "/home/u".into(),
+            groups: vec![8, 9],
+        }
     }
 
     #[test]
@@ -107,13 +120,25 @@ mod tests {
         ]);
         let command = Command::new(&config, &user(), Path::new("/"), "/bin", global).unwrap();
         let env: Vec<_> = command.env.iter().map(|e| e.to_str().unwrap()).collect();
-        assert_eq!(env, ["B=request", "HOME=/home/u", "LOGNAME=u", "PATH=/bin", "USER=renamed"]);
+        assert_eq!(
+            env,
+            [
+                "B=request",
+                "HOME=/home/u",
+                "LOGNAME=u",
+                "PATH=/bin",
+                "USER=renamed"
+            ]
+        );
     }
 
     #[test]
     fn bare_names_are_looked_up_in_absolute_directories_only() {
         assert!(programs("sh", "relative:/usr/bin:/bin").is_ok());
-        assert!(matches!(programs("no-such-program", "/bin"), Err(Error::NotFound(_))));
+        assert!(matches!(
+            programs("no-such-program", "/bin"),
+            Err(Error::NotFound(_))
+        ));
         assert!(matches!(programs("", "/bin"), Err(Error::Empty)));
         assert!(matches!(programs("a/\0", "/bin"), Err(Error::Nul(_))));
     }

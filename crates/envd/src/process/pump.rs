@@ -23,7 +23,11 @@ thread_local! {
 
 /// Runs until the last writer is gone, or until the process was killed and reaped.
 pub(super) async fn pump(process: Rc<Process>, fd: Rc<AsyncFd<OwnedFd>>, stream: Stream) {
-    let limit = if stream == Stream::Terminal { TERMINAL_CHUNK } else { PIPE_CHUNK };
+    let limit = if stream == Stream::Terminal {
+        TERMINAL_CHUNK
+    } else {
+        PIPE_CHUNK
+    };
     let mut in_a_row = 0;
     loop {
         let abandoned = process.abandon.notified();

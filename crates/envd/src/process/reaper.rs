@@ -29,5 +29,8 @@ fn reap(envd: &Rc<Envd>) {
 }
 
 fn exit(status: WaitStatus) -> Option<Exit> {
-    status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
+    status
+        .exit_status()
+        .map(Exit::Code)
+        .or_else(|| status.terminating_signal().map(Exit::Signal))
 }

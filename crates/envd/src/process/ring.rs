@@ -59,7 +59,14 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn new(budget: Budget) -> Self {
-        Self { chunks: VecDeque::new(), end: 0, readers: Vec::new(), next_reader: 0, held: 0, budget }
+        Self {
+            chunks: VecDeque::new(),
+            end: 0,
+            readers: Vec::new(),
+            next_reader: 0,
+            held: 0,
+            budget,
+        }
     }
 
     fn start(&self) -> u64 {
@@ -67,18 +74,28 @@ impl Ring {
     }
 
     fn capacity(&self) -> u64 {
-        if self.budget.get() > BUDGET { TIGHT_CAPACITY } else { CAPACITY }
+        if self.budget.get() > BUDGET {
+            TIGHT_CAPACITY
+        } else {
+            CAPACITY
+        }
     }
 
     /// Whether the next read from the process may happen now.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
-        let Some(fastest) = self.readers.iter().map(|(_, at)| *at).max() else { return true };
+        let Some(fastest) = self.readers.iter().map(|(_, at)| *at).max() else {
+            return true;
+        };
         let behind = self.end - fastest;
         behind == 0 || behind + bytes as u64 + OVERHEAD <= self.capacity()
     }
 
     pub(super) fn push(&mut self, stream: Stream, bytes: Bytes) {
-        let chunk = Chunk { stream, at: self.end, bytes };
+        let chunk = Chunk {
+            stream,
+            at: self.end,
+            bytes,
+        };
         let weight = chunk.weight();
         self.end += weight;
         self.hold(weight);
@@ -112,7 +129,8 @@ impl Ring {
     pub(super) fn subscribe(&mut self, replay: bool) -> u64 {
         let id = self.next_reader;
         self.next_reader += 1;
-        self.readers.push((id, if replay { self.start() } else { self.end }));
+        self.readers
+            .push((id, if replay { self.start() } else { self.end }));
         id
     }
 
@@ -129,7 +147,9 @@ impl Ring {
             return Next::Lost;
         }
         let index = self.chunks.partition_point(|chunk| chunk.at < *at);
-        let Some(chunk) = self.chunks.get(index) else { return Next::Nothing };
+        let Some(chunk) = self.chunks.get(index) else {
+            return Next::Nothing;
+        };
         *at = chunk.at + chunk.weight();
         Next::Chunk(chunk.stream, chunk.bytes.clone())
     }
@@ -192,10 +212,16 @@ mod tests {
         while ring.has_room(CHUNK) {
             push(&mut ring, 7);
         }
-        assert!(ring.held > CAPACITY / 2, "the ring is filled before anybody waits");
+        assert!(
+            ring.held > CAPACITY / 2,
+            "the ring is filled before anybody waits"
+        );
         for _ in 0..20 {
             assert_eq!(first_byte(ring.next(fast)), 7);
-            assert!(ring.has_room(CHUNK), "one step of the fastest makes room for one chunk");
+            assert!(
+                ring.has_room(CHUNK),
+                "one step of the fastest makes room for one chunk"
+            );
             push(&mut ring, 7);
         }
         assert!(matches!(ring.next(slow), Next::Lost));

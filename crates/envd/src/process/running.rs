@@ -37,11 +37,21 @@ impl Exit {
             Self::Code(code) => {
                 let status = format!("exit status {code}");
                 let error = (code != 0).then(|| status.clone());
-                EndEvent { exit_code: code, exited: true, status, error }
+                EndEvent {
+                    exit_code: code,
+                    exited: true,
+                    status,
+                    error,
+                }
             }
             Self::Signal(signal) => {
                 let status = format!("signal: {}", signal_name(signal));
-                EndEvent { exit_code: -1, exited: false, error: Some(status.clone()), status }
+                EndEvent {
+                    exit_code: -1,
+                    exited: false,
+                    error: Some(status.clone()),
+                    status,
+                }
             }
         }
     }
@@ -148,7 +158,11 @@ impl Process {
 
     /// How it ended, once its output is complete.
     pub(crate) fn end(&self) -> Option<Exit> {
-        if self.ended.get() { self.exit.get() } else { None }
+        if self.ended.get() {
+            self.exit.get()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn is_listed(&self) -> bool {
@@ -162,7 +176,9 @@ impl Process {
     // Output.
 
     pub(super) fn push(&self, stream: Stream, bytes: &[u8]) {
-        self.ring.borrow_mut().push(stream, Bytes::copy_from_slice(bytes));
+        self.ring
+            .borrow_mut()
+            .push(stream, Bytes::copy_from_slice(bytes));
         self.changed.notify_waiters();
     }
 
@@ -184,7 +200,10 @@ impl Process {
 
     pub(crate) fn subscribe(self: &Rc<Self>, replay: bool) -> Subscription {
         let id = self.ring.borrow_mut().subscribe(replay);
-        Subscription { process: Rc::clone(self), id }
+        Subscription {
+            process: Rc::clone(self),
+            id,
+        }
     }
 
     pub(super) fn forget_output(&self) {
@@ -201,7 +220,8 @@ impl Process {
     }
 
     pub(super) fn stream_closed(&self) {
-        self.open_streams.set(self.open_streams.get().saturating_sub(1));
+        self.open_streams
+            .set(self.open_streams.get().saturating_sub(1));
     }
 
     /// Becomes ended when everything is in. True only once.
@@ -342,9 +362,15 @@ mod tests {
     #[test]
     fn exits_read_as_the_sdks_expect() {
         let ok = Exit::Code(0).event();
-        assert_eq!((ok.exited, ok.status.as_str(), ok.error), (true, "exit status 0", None));
+        assert_eq!(
+            (ok.exited, ok.status.as_str(), ok.error),
+            (true, "exit status 0", None)
+        );
         let failed = Exit::Code(3).event();
-        assert_eq!((failed.exit_code, failed.error.as_deref()), (3, Some("exit status 3")));
+        assert_eq!(
+            (failed.exit_code, failed.error.as_deref()),
+            (3, Some("exit status 3"))
+        );
         let killed = Exit::Signal(9).event();
         assert_eq!((killed.exit_code, killed.exited), (-1, false));
         assert_eq!(killed.status, "signal: killed");

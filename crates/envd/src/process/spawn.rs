@@ -4,7 +4,10 @@
 //! has few pages of its own, which makes that cheap. Other threads may hold any lock at the moment
 //! of the fork: the child only makes system calls on memory that was prepared before.
 
-#![expect(unsafe_code, reason = "fork, execve and signal dispositions have no safe wrapper")]
+#![expect(
+    unsafe_code,
+    reason = "fork, execve and signal dispositions have no safe wrapper"
+)]
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -35,8 +38,14 @@ pub(super) enum Stdio {
 
 /// Our ends. All are non-blocking.
 pub(super) enum Ends {
-    Pipes { stdin: Option<OwnedFd>, stdout: OwnedFd, stderr: OwnedFd },
-    Terminal { master: OwnedFd },
+    Pipes {
+        stdin: Option<OwnedFd>,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    },
+    Terminal {
+        master: OwnedFd,
+    },
 }
 
 pub(super) struct Child {
@@ -93,14 +102,22 @@ pub(super) fn spawn(command: &Command, stdio: &Stdio) -> io::Result<Child> {
     };
 
     let pointers = |strings: &[std::ffi::CString]| -> Vec<*const c_char> {
-        strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
+        strings
+            .iter()
+            .map(|s| s.as_ptr())
+            .chain([ptr::null()])
+            .collect()
     };
     let (args, env) = (pointers(&command.args), pointers(&command.env));
     let plan = Plan {
         command,
         args: &args,
         env: &env,
-        stdio: [theirs[0].as_raw_fd(), theirs[1].as_raw_fd(), theirs[2].as_raw_fd()],
+        stdio: [
+            theirs[0].as_raw_fd(),
+            theirs[1].as_raw_fd(),
+            theirs[2].as_raw_fd(),
+        ],
         terminal,
         status: status_theirs.as_raw_fd(),
     };
@@ -114,9 +131,17 @@ pub(super) fn spawn(command: &Command, stdio: &Stdio) -> io::Result<Child> {
     }
     let failed = io::Error::last_os_error();
     restore_signals(&blocked);
-    let pid = if forked > 0 { Pid::from_raw(forked) } else { None };
+    let pid = if forked > 0 {
+        Pid::from_raw(forked)
+    } else {
+        None
+    };
     match pid {
-        Some(pid) => Ok(Child { pid, ends, exec_status: status_ours }),
+        Some(pid) => Ok(Child {
+            pid,
+            ends,
+            exec_status: status_ours,
+        }),
         None => Err(failed),
     }
 }
@@ -134,7 +159,14 @@ fn pipes(stdin: bool) -> io::Result<(Ends, [OwnedFd; 3])> {
     let (stderr, child_err) = pipe_with(PipeFlags::CLOEXEC)?;
     nonblocking(&stdout)?;
     nonblocking(&stderr)?;
-    Ok((Ends::Pipes { stdin, stdout, stderr }, [child_in, child_out, child_err]))
+    Ok((
+        Ends::Pipes {
+            stdin,
+            stdout,
+            stderr,
+        },
+        [child_in, child_out, child_err],
+    ))
 }
 
 fn terminal(cols: u16, rows: u16) -> io::Result<(OwnedFd, OwnedFd)> {
@@ -148,7 +180,12 @@ fn terminal(cols: u16, rows: u16) -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 pub(super) fn window(cols: u16, rows: u16) -> Winsize {
-    Winsize { ws_col: cols, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }
+    Winsize {
+        ws_col: cols,
+        ws_row: rows,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
 }
 
 fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
@@ -218,7 +255,12 @@ impl Plan<'_> {
                 return (Step::Directory, errno());
             }
             // Ours are close-on-exec already; this is for those that envd itself was given.
-            libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            libc::syscall(
+                libc::SYS_close_range,
+                3_u32,
+                u32::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            );
             let mut error = libc::ENOENT;
             for program in &self.command.programs {
                 libc::execve(program.as_ptr(), self.args.as_ptr(), self.env.as_ptr());
@@ -265,5 +307,7 @@ fn restore_signals(before: &libc::sigset_t) {
 
 /// Reads what there is, without waiting.
 pub(super) fn read_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    Ok(rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *buffer))?)
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::io::read(fd, &mut *buffer)
+    })?)
 }

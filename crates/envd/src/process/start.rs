@@ -57,7 +57,9 @@ pub(crate) async fn start(
             let (cols, rows) = size(pty.size.as_ref().unwrap_or(&DEFAULT_SIZE));
             Stdio::Terminal { cols, rows }
         }
-        None => Stdio::Pipes { stdin: request.stdin.unwrap_or(true) },
+        None => Stdio::Pipes {
+            stdin: request.stdin.unwrap_or(true),
+        },
     };
 
     let failed = |error| StartError::Spawn(config.cmd.clone(), error);
@@ -108,7 +110,10 @@ pub(crate) async fn start(
     if let Some(deadline) = deadline {
         let process = Rc::clone(&process);
         tokio::task::spawn_local(async move {
-            if tokio::time::timeout_at(deadline, process.ended()).await.is_err() {
+            if tokio::time::timeout_at(deadline, process.ended())
+                .await
+                .is_err()
+            {
                 process.kill();
             }
         });
@@ -150,7 +155,11 @@ pub(super) fn finish_if_complete(envd: &Rc<Envd>, process: &Rc<Process>) {
 
 fn command_line(process: &Process) -> String {
     let config = &process.config;
-    std::iter::once(&config.cmd).chain(&config.args).map(String::as_str).collect::<Vec<_>>().join(" ")
+    std::iter::once(&config.cmd)
+        .chain(&config.args)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Waits for the exec: the status pipe is closed by it, or brings the reason why not.
@@ -164,7 +173,10 @@ async fn executed(status: OwnedFd) -> io::Result<()> {
         Ok(Ok(0)) => Ok(()),
         Ok(Ok(_)) => Err(spawn::describe(report)),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the program did not load")),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the program did not load",
+        )),
     }
 }
 
@@ -181,7 +193,11 @@ impl Handles {
     fn new(ends: Ends) -> io::Result<Self> {
         let handle = |fd| pollable(fd).map(Rc::new);
         Ok(match ends {
-            Ends::Pipes { stdin, stdout, stderr } => Self {
+            Ends::Pipes {
+                stdin,
+                stdout,
+                stderr,
+            } => Self {
                 stdin: stdin.map(handle).transpose()?,
                 terminal: None,
                 outputs: vec![

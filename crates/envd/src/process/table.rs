@@ -26,10 +26,12 @@ pub(crate) struct Table {
 impl Table {
     pub(super) fn insert(&self, process: &Rc<Process>) {
         // The pid and the tag now mean the new process.
-        self.ended.borrow_mut().retain(|old| {
-            old.pid != process.pid && (old.tag.is_none() || old.tag != process.tag)
-        });
-        self.live.borrow_mut().insert(process.id(), Rc::clone(process));
+        self.ended
+            .borrow_mut()
+            .retain(|old| old.pid != process.pid && (old.tag.is_none() || old.tag != process.tag));
+        self.live
+            .borrow_mut()
+            .insert(process.id(), Rc::clone(process));
         self.started.set(self.started.get() + 1);
     }
 
@@ -48,13 +50,19 @@ impl Table {
 
     pub(super) fn forget(&self, process: &Rc<Process>) {
         process.forget_output();
-        self.ended.borrow_mut().retain(|old| !Rc::ptr_eq(old, process));
+        self.ended
+            .borrow_mut()
+            .retain(|old| !Rc::ptr_eq(old, process));
     }
 
     pub(crate) fn find(&self, selector: &ProcessSelector) -> Option<Rc<Process>> {
         self.find_live(selector).or_else(|| {
             let ended = self.ended.borrow();
-            ended.iter().rev().find(|process| selects(selector, process)).cloned()
+            ended
+                .iter()
+                .rev()
+                .find(|process| selects(selector, process))
+                .cloned()
         })
     }
 
@@ -62,21 +70,34 @@ impl Table {
         let live = self.live.borrow();
         match selector.pid {
             Some(pid) => live.get(&pid).filter(|p| p.is_listed()).cloned(),
-            None => live.values().find(|p| p.is_listed() && selects(selector, p)).cloned(),
+            None => live
+                .values()
+                .find(|p| p.is_listed() && selects(selector, p))
+                .cloned(),
         }
     }
 
     /// Running processes, oldest pid first.
     pub(crate) fn list(&self) -> Vec<Rc<Process>> {
-        let mut all: Vec<_> =
-            self.live.borrow().values().filter(|p| p.is_listed()).cloned().collect();
+        let mut all: Vec<_> = self
+            .live
+            .borrow()
+            .values()
+            .filter(|p| p.is_listed())
+            .cloned()
+            .collect();
         all.sort_by_key(|process| process.id());
         all
     }
 
     /// Told by the reaper. Orphans that were never ours are simply gone.
     pub(super) fn exited(&self, pid: u32, exit: Exit) -> Option<Rc<Process>> {
-        let process = self.live.borrow().get(&pid).filter(|p| !p.has_exited()).cloned()?;
+        let process = self
+            .live
+            .borrow()
+            .get(&pid)
+            .filter(|p| !p.has_exited())
+            .cloned()?;
         process.exited(exit);
         Some(process)
     }

@@ -44,7 +44,10 @@ pub(crate) struct Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&time::rfc3339(self.seconds, u32::try_from(self.nanos).unwrap_or(0)))
+        to.serialize_str(&time::rfc3339(
+            self.seconds,
+            u32::try_from(self.nanos).unwrap_or(0),
+        ))
     }
 }
 
@@ -53,7 +56,10 @@ impl<'de> Deserialize<'de> for Timestamp {
         let text = String::deserialize(from)?;
         let (seconds, nanos) = time::parse_rfc3339(&text)
             .ok_or_else(|| serde::de::Error::custom("not an RFC 3339 time"))?;
-        Ok(Self { seconds, nanos: i32::try_from(nanos).unwrap_or(0) })
+        Ok(Self {
+            seconds,
+            nanos: i32::try_from(nanos).unwrap_or(0),
+        })
     }
 }
 
@@ -98,9 +104,6 @@ pub(crate) struct EntryInfo {
     #[prost(btree_map = "string, string", tag = "11")]
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) metadata: BTreeMap<String, String>,
-    #[prost(bool, tag = "12")]
-    #[serde(skip_serializing_if = "is_default")]
-    pub(crate) is_symlink: bool,
 }
 
 /// The answer of `Stat`, `MakeDir` and `Move`.
@@ -242,7 +245,10 @@ mod tests {
             name: "a".into(),
             kind: FILE,
             size: 5,
-            modified_time: Some(Timestamp { seconds: 0, nanos: 500_000_000 }),
+            modified_time: Some(Timestamp {
+                seconds: 0,
+                nanos: 500_000_000,
+            }),
             ..Default::default()
         };
         assert_eq!(
@@ -254,7 +260,11 @@ mod tests {
     #[test]
     fn both_spellings_of_a_field_are_read() {
         for text in [r#"{"includeEntry":true}"#, r#"{"include_entry":true}"#] {
-            assert!(serde_json::from_str::<WatchRequest>(text).unwrap().include_entry);
+            assert!(
+                serde_json::from_str::<WatchRequest>(text)
+                    .unwrap()
+                    .include_entry
+            );
         }
     }
 }

@@ -2,8 +2,7 @@
 //! names, timestamps as RFC 3339, defaults left out.
 
 use base64::{
-    Engine,
-    alphabet,
+    Engine, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
 };
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -37,8 +36,15 @@ pub(crate) mod bytes {
     ) -> Result<Option<Vec<u8>>, D::Error> {
         let text = String::deserialize(from)?;
         let url_safe = text.contains(['-', '_']);
-        let engine = if url_safe { URL_LENIENT } else { STANDARD_LENIENT };
-        engine.decode(text).map(Some).map_err(|e| D::Error::custom(format!("bytes: {e}")))
+        let engine = if url_safe {
+            URL_LENIENT
+        } else {
+            STANDARD_LENIENT
+        };
+        engine
+            .decode(text)
+            .map(Some)
+            .map_err(|e| D::Error::custom(format!("bytes: {e}")))
     }
 }
 

@@ -231,8 +231,11 @@ pub(crate) struct StreamInputRequest {
 
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGTERM: i32 = 15;
-const SIGNALS: &[(i32, &str)] =
-    &[(0, "SIGNAL_UNSPECIFIED"), (SIGKILL, "SIGNAL_SIGKILL"), (SIGTERM, "SIGNAL_SIGTERM")];
+const SIGNALS: &[(i32, &str)] = &[
+    (0, "SIGNAL_UNSPECIFIED"),
+    (SIGKILL, "SIGNAL_SIGKILL"),
+    (SIGTERM, "SIGNAL_SIGTERM"),
+];
 
 #[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize)]
 #[serde(default)]
@@ -261,14 +264,24 @@ mod tests {
 
     #[test]
     fn bytes_are_base64_and_defaults_are_left_out() {
-        let data = DataEvent { stdout: Some(vec![0xff, 0xfe, 0xfd]), ..Default::default() };
-        assert_eq!(serde_json::to_string(&data).unwrap(), r#"{"stdout":"//79"}"#);
+        let data = DataEvent {
+            stdout: Some(vec![0xff, 0xfe, 0xfd]),
+            ..Default::default()
+        };
+        assert_eq!(
+            serde_json::to_string(&data).unwrap(),
+            r#"{"stdout":"//79"}"#
+        );
         assert_eq!(serde_json::to_string(&EndEvent::default()).unwrap(), "{}");
     }
 
     #[test]
     fn url_safe_and_unpadded_bytes_are_read() {
-        for text in [r#"{"stdin":"__79AA"}"#, r#"{"stdin":"//79AA=="}"#, r#"{"stdin":"//79AA"}"#] {
+        for text in [
+            r#"{"stdin":"__79AA"}"#,
+            r#"{"stdin":"//79AA=="}"#,
+            r#"{"stdin":"//79AA"}"#,
+        ] {
             let input: ProcessInput = serde_json::from_str(text).unwrap();
             assert_eq!(input.stdin.unwrap(), [0xff, 0xfe, 0xfd, 0]);
         }
@@ -276,8 +289,16 @@ mod tests {
 
     #[test]
     fn signals_are_read_by_name_and_number() {
-        for text in [r#"{"signal":"SIGNAL_SIGKILL"}"#, r#"{"signal":9,"later":{"a":1}}"#] {
-            assert_eq!(serde_json::from_str::<SendSignalRequest>(text).unwrap().signal, SIGKILL);
+        for text in [
+            r#"{"signal":"SIGNAL_SIGKILL"}"#,
+            r#"{"signal":9,"later":{"a":1}}"#,
+        ] {
+            assert_eq!(
+                serde_json::from_str::<SendSignalRequest>(text)
+                    .unwrap()
+                    .signal,
+                SIGKILL
+            );
         }
         assert!(serde_json::from_str::<SendSignalRequest>(r#"{"signal":"SIGHUP"}"#).is_err());
     }
@@ -292,7 +313,10 @@ mod tests {
 
     #[test]
     fn oneofs_survive_the_binary_encoding() {
-        let selector = ProcessSelector { pid: Some(0), tag: None };
+        let selector = ProcessSelector {
+            pid: Some(0),
+            tag: None,
+        };
         let bytes = selector.encode_to_vec();
         assert_eq!(bytes, [8, 0], "a chosen zero is still written");
         assert_eq!(ProcessSelector::decode(&*bytes).unwrap(), selector);

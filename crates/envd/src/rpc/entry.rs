@@ -29,11 +29,13 @@ pub(crate) fn entry_info(path: &Path, names: &Names) -> io::Result<EntryInfo> {
             seconds: own.mtime(),
             nanos: i32::try_from(own.mtime_nsec()).unwrap_or(0),
         }),
-        is_symlink,
         ..Default::default()
     };
     if is_symlink {
-        match path.canonicalize().and_then(|target| Ok((std::fs::metadata(&target)?, target))) {
+        match path
+            .canonicalize()
+            .and_then(|target| Ok((std::fs::metadata(&target)?, target)))
+        {
             Ok((found, target)) => {
                 entry.kind = kind(&found);
                 entry.mode = found.mode() & 0o777;
@@ -82,7 +84,11 @@ fn permissions(found: &Metadata) -> String {
         text.push('-');
     }
     for (i, letter) in LETTERS.iter().enumerate() {
-        text.push(if mode & (0o400 >> i) != 0 { char::from(*letter) } else { '-' });
+        text.push(if mode & (0o400 >> i) != 0 {
+            char::from(*letter)
+        } else {
+            '-'
+        });
     }
     text
 }
@@ -115,11 +121,20 @@ mod tests {
         assert_eq!(file.symlink_target, None);
 
         let dir = info("d");
-        assert_eq!((dir.kind, dir.permissions.as_str()), (DIRECTORY, "dtrwxrwxrwx"));
+        assert_eq!(
+            (dir.kind, dir.permissions.as_str()),
+            (DIRECTORY, "dtrwxrwxrwx")
+        );
 
         let link = info("l");
-        assert_eq!((link.kind, link.mode, link.permissions.as_str()), (FILE, 0o640, "Lrwxrwxrwx"));
-        assert_eq!(link.symlink_target.unwrap(), root.join("f").to_str().unwrap());
+        assert_eq!(
+            (link.kind, link.mode, link.permissions.as_str()),
+            (FILE, 0o640, "Lrwxrwxrwx")
+        );
+        assert_eq!(
+            link.symlink_target.unwrap(),
+            root.join("f").to_str().unwrap()
+        );
 
         let broken = info("broken");
         assert_eq!((broken.kind, broken.mode), (0, 0));

@@ -92,7 +92,11 @@ async fn rename(call: Call, request: MoveRequest) -> Result<EntryResponse, Conne
             ConnectError::not_found(format!("source file not found: {}", source.display()))
         }
         _ => failed(
-            &format!("error renaming {} to {}", source.display(), destination.display()),
+            &format!(
+                "error renaming {} to {}",
+                source.display(),
+                destination.display()
+            ),
             &e,
         ),
     })?;
@@ -125,7 +129,9 @@ async fn list_dir(call: Call, request: ListDirRequest) -> Result<ListDirResponse
         _ => failed(&format!("error reading {shown}"), &e),
     })?;
     if !found.is_dir() {
-        return Err(ConnectError::invalid(format!("path is not a directory: {shown}")));
+        return Err(ConnectError::invalid(format!(
+            "path is not a directory: {shown}"
+        )));
     }
     let depth = request.depth.max(1);
     let entries = blocking(move || {
@@ -145,18 +151,22 @@ async fn list_dir(call: Call, request: ListDirRequest) -> Result<ListDirResponse
 
 /// Parent before children, in the order of names, never through links below the root.
 fn walk(path: &Path, depth: u32, names: &Names, to: &mut Vec<EntryInfo>) -> io::Result<()> {
-    let mut children: Vec<_> =
-        std::fs::read_dir(path)?.filter_map(Result::ok).map(|child| child.file_name()).collect();
+    let mut children: Vec<_> = std::fs::read_dir(path)?
+        .filter_map(Result::ok)
+        .map(|child| child.file_name())
+        .collect();
     children.sort();
     for child in children {
         let child = path.join(child);
         // It may vanish while we look.
-        let Ok(entry) = entry_info(&child, names) else { continue };
+        let Ok(entry) = entry_info(&child, names) else {
+            continue;
+        };
         if to.len() >= MAX_ENTRIES {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let descend = depth > 1
-            && !entry.is_symlink
+            && entry.symlink_target.is_none()
             && entry.kind == crate::proto::filesystem::DIRECTORY;
         to.push(entry);
         if descend {
@@ -172,9 +182,10 @@ fn walk(path: &Path, depth: u32, names: &Names, to: &mut Vec<EntryInfo>) -> io::
 fn described(path: &Path) -> Result<EntryResponse, ConnectError> {
     match entry_info(path, &Names::load()) {
         Ok(entry) => Ok(EntryResponse { entry: Some(entry) }),
-        Err(e) if is_missing(&e) => {
-            Err(ConnectError::not_found(format!("file not found: {}", path.display())))
-        }
+        Err(e) if is_missing(&e) => Err(ConnectError::not_found(format!(
+            "file not found: {}",
+            path.display()
+        ))),
         Err(e) => Err(failed(&format!("error reading {}", path.display()), &e)),
     }
 }
@@ -184,13 +195,18 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn failed(what: &str, error: &io::Error) -> ConnectError {
-    let code =
-        if paths::is_out_of_space(error) { Code::ResourceExhausted } else { Code::Internal };
+    let code = if paths::is_out_of_space(error) {
+        Code::ResourceExhausted
+    } else {
+        Code::Internal
+    };
     ConnectError::new(code, format!("{what}: {error}"))
 }
 
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ConnectError> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| ConnectError::internal(e.to_string()))
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| ConnectError::internal(e.to_string()))
 }

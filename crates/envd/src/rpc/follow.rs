@@ -23,7 +23,11 @@ pub(super) async fn follow(
     tokio::pin!(deadline);
 
     let start = StartEvent { pid: process.id() };
-    sink.send(&event(ProcessEvent { start: Some(start), ..Default::default() })).await?;
+    sink.send(&event(ProcessEvent {
+        start: Some(start),
+        ..Default::default()
+    }))
+    .await?;
     let mut next_keepalive = Instant::now() + keepalive;
     loop {
         let changed = output.changed();
@@ -31,7 +35,10 @@ pub(super) async fn follow(
         changed.as_mut().enable();
         match output.next() {
             Next::Chunk(stream, bytes) => {
-                let message = event(ProcessEvent { data: Some(data(stream, &bytes)), ..Default::default() });
+                let message = event(ProcessEvent {
+                    data: Some(data(stream, &bytes)),
+                    ..Default::default()
+                });
                 tokio::select! {
                     sent = sink.send(&message) => sent?,
                     () = &mut deadline => return Err(ConnectError::deadline()),
@@ -48,7 +55,12 @@ pub(super) async fn follow(
             Next::Nothing => {
                 if let Some(exit) = process.end() {
                     let end = Some(exit.event());
-                    return sink.send(&event(ProcessEvent { end, ..Default::default() })).await;
+                    return sink
+                        .send(&event(ProcessEvent {
+                            end,
+                            ..Default::default()
+                        }))
+                        .await;
                 }
                 tokio::select! {
                     () = changed => {}
@@ -72,8 +84,17 @@ fn event(event: ProcessEvent) -> EventResponse {
 fn data(stream: Stream, bytes: &[u8]) -> DataEvent {
     let bytes = Some(bytes.to_vec());
     match stream {
-        Stream::Stdout => DataEvent { stdout: bytes, ..Default::default() },
-        Stream::Stderr => DataEvent { stderr: bytes, ..Default::default() },
-        Stream::Terminal => DataEvent { pty: bytes, ..Default::default() },
+        Stream::Stdout => DataEvent {
+            stdout: bytes,
+            ..Default::default()
+        },
+        Stream::Stderr => DataEvent {
+            stderr: bytes,
+            ..Default::default()
+        },
+        Stream::Terminal => DataEvent {
+            pty: bytes,
+            ..Default::default()
+        },
     }
 }

@@ -59,8 +59,14 @@ async fn connect(
     sink: &Sink<EventResponse>,
 ) -> Result<(), ConnectError> {
     let selector = request.process.unwrap_or_default();
-    let process = call.envd.processes.find(&selector).ok_or_else(|| not_found(&selector))?;
-    let replay = call.header(REPLAY_HEADER).is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    let process = call
+        .envd
+        .processes
+        .find(&selector)
+        .ok_or_else(|| not_found(&selector))?;
+    let replay = call
+        .header(REPLAY_HEADER)
+        .is_some_and(|v| v.eq_ignore_ascii_case("true"));
     follow(&call, &process, replay, keepalive_interval(&call), sink).await
 }
 
@@ -71,14 +77,18 @@ async fn list(call: Call, _: Empty) -> Result<ListResponse, ConnectError> {
         pid: process.id(),
         tag: process.tag.clone(),
     };
-    Ok(ListResponse { processes: processes.iter().map(info).collect() })
+    Ok(ListResponse {
+        processes: processes.iter().map(info).collect(),
+    })
 }
 
 async fn update(call: Call, request: UpdateRequest) -> Result<Empty, ConnectError> {
     let process = find(&call, request.process)?;
     if let Some(size) = request.pty.and_then(|pty| pty.size) {
         let (cols, rows) = process::size(&size);
-        process.resize(cols, rows).map_err(|e| ConnectError::internal(e.to_string()))?;
+        process
+            .resize(cols, rows)
+            .map_err(|e| ConnectError::internal(e.to_string()))?;
     }
     Ok(Empty {})
 }
@@ -136,8 +146,12 @@ async fn close_stdin(call: Call, request: SelectRequest) -> Result<Empty, Connec
 
 async fn write(process: &Process, input: Option<ProcessInput>) -> Result<(), ConnectError> {
     let written = match input.unwrap_or_default() {
-        ProcessInput { stdin: Some(data), .. } => process.write_stdin(&data).await,
-        ProcessInput { pty: Some(data), .. } => process.write_terminal(&data).await,
+        ProcessInput {
+            stdin: Some(data), ..
+        } => process.write_stdin(&data).await,
+        ProcessInput {
+            pty: Some(data), ..
+        } => process.write_terminal(&data).await,
         _ => return Err(ConnectError::new(Code::Unimplemented, "no input given")),
     };
     written.map_err(|e| ConnectError::internal(e.to_string()))
@@ -145,7 +159,10 @@ async fn write(process: &Process, input: Option<ProcessInput>) -> Result<(), Con
 
 fn find(call: &Call, selector: Option<ProcessSelector>) -> Result<Rc<Process>, ConnectError> {
     let selector = selector.unwrap_or_default();
-    call.envd.processes.find_live(&selector).ok_or_else(|| not_found(&selector))
+    call.envd
+        .processes
+        .find_live(&selector)
+        .ok_or_else(|| not_found(&selector))
 }
 
 fn not_found(selector: &ProcessSelector) -> ConnectError {

@@ -15,8 +15,7 @@ use crate::{
 };
 
 /// File systems whose changes may be made by others and are never reported here.
-const NETWORK_FILE_SYSTEMS: [u32; 5] =
-    [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546];
+const NETWORK_FILE_SYSTEMS: [u32; 5] = [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546];
 
 pub(super) async fn watch_dir(
     call: Call,
@@ -27,7 +26,11 @@ pub(super) async fn watch_dir(
     let deadline = call.deadline_passed();
     tokio::pin!(deadline);
 
-    sink.send(&WatchDirResponse { start: Some(Empty {}), ..Default::default() }).await?;
+    sink.send(&WatchDirResponse {
+        start: Some(Empty {}),
+        ..Default::default()
+    })
+    .await?;
     let interval = keepalive_interval(&call);
     let mut next_keepalive = Instant::now() + interval;
     loop {
@@ -43,7 +46,10 @@ pub(super) async fn watch_dir(
             }
         }
         for event in watch.take() {
-            let message = WatchDirResponse { filesystem: Some(event), ..Default::default() };
+            let message = WatchDirResponse {
+                filesystem: Some(event),
+                ..Default::default()
+            };
             tokio::select! {
                 sent = sink.send(&message) => sent?,
                 () = &mut deadline => return Err(ConnectError::deadline()),
@@ -59,7 +65,10 @@ pub(super) async fn create_watcher(
 ) -> Result<WatcherId, ConnectError> {
     let watch = open(&call, &request).await?;
     let id = watch::keep(&call.envd, watch).ok_or_else(|| {
-        ConnectError::new(Code::ResourceExhausted, "too many watchers: remove some first")
+        ConnectError::new(
+            Code::ResourceExhausted,
+            "too many watchers: remove some first",
+        )
     })?;
     Ok(WatcherId { watcher_id: id })
 }
@@ -90,12 +99,23 @@ async fn open(call: &Call, request: &WatchRequest) -> Result<Watch, ConnectError
     let (path, _) = resolve(call, &request.path)?;
     let shown = path.display().to_string();
     match std::fs::metadata(&path) {
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
             return Err(ConnectError::not_found(format!("path {shown} not found")));
         }
-        Err(e) => return Err(ConnectError::internal(format!("error reading {shown}: {e}"))),
+        Err(e) => {
+            return Err(ConnectError::internal(format!(
+                "error reading {shown}: {e}"
+            )));
+        }
         Ok(found) if !found.is_dir() => {
-            return Err(ConnectError::invalid(format!("path {shown} not a directory")));
+            return Err(ConnectError::invalid(format!(
+                "path {shown} not a directory"
+            )));
         }
         Ok(_) => {}
     }
@@ -110,7 +130,8 @@ async fn open(call: &Call, request: &WatchRequest) -> Result<Watch, ConnectError
         .await?
         .and_then(|tree| Watch::new(tree, include_entry))
         .map_err(|e| {
-            logs.logs.warn("watch", "cannot watch", [("error", e.to_string())]);
+            logs.logs
+                .warn("watch", "cannot watch", [("error", e.to_string())]);
             let code = match e.raw_os_error() {
                 Some(libc::ENOSPC | libc::EMFILE | libc::ENFILE) => Code::ResourceExhausted,
                 _ => Code::Internal,

@@ -37,7 +37,13 @@ impl Tree {
     /// Walks the whole tree when recursive: not for the event loop.
     pub(crate) fn new(root: PathBuf, recursive: bool) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let mut tree = Self { inotify, root, recursive, directories: HashMap::new(), more: false };
+        let mut tree = Self {
+            inotify,
+            root,
+            recursive,
+            directories: HashMap::new(),
+            more: false,
+        };
         tree.watch(Path::new(""))?;
         if recursive {
             tree.watch_below(Path::new(""), &mut |_, _| {})?;
@@ -69,7 +75,9 @@ impl Tree {
                         Ok(event) => raw.push((
                             event.wd(),
                             event.events(),
-                            event.file_name().map(|n| OsStr::from_bytes(n.to_bytes()).to_owned()),
+                            event
+                                .file_name()
+                                .map(|n| OsStr::from_bytes(n.to_bytes()).to_owned()),
                         )),
                         Err(Errno::INTR) => continue,
                         Err(_) => break,
@@ -102,7 +110,9 @@ impl Tree {
             self.directories.remove(&wd);
             return;
         }
-        let Some(directory) = self.directories.get(&wd) else { return };
+        let Some(directory) = self.directories.get(&wd) else {
+            return;
+        };
         let path = match name {
             Some(name) => directory.join(name),
             // About the directory itself: its parent, when watched, reports that too.
@@ -117,10 +127,16 @@ impl Tree {
             }
         };
         emit(created && !seen.remove(&path), CREATE);
-        emit(flags.intersects(ReadFlags::MOVED_FROM | ReadFlags::MOVE_SELF), RENAME);
+        emit(
+            flags.intersects(ReadFlags::MOVED_FROM | ReadFlags::MOVE_SELF),
+            RENAME,
+        );
         emit(flags.contains(ReadFlags::ATTRIB), CHMOD);
         emit(flags.contains(ReadFlags::MODIFY), WRITE);
-        emit(flags.intersects(ReadFlags::DELETE | ReadFlags::DELETE_SELF), REMOVE);
+        emit(
+            flags.intersects(ReadFlags::DELETE | ReadFlags::DELETE_SELF),
+            REMOVE,
+        );
 
         if !self.recursive || !flags.contains(ReadFlags::ISDIR) {
             return;
@@ -155,7 +171,11 @@ impl Tree {
             | WatchFlags::ONLYDIR;
         let below_root = !relative.as_os_str().is_empty();
         // The root may be a link; a link below it leads elsewhere.
-        let flags = if below_root { flags | WatchFlags::DONT_FOLLOW } else { flags };
+        let flags = if below_root {
+            flags | WatchFlags::DONT_FOLLOW
+        } else {
+            flags
+        };
         let wd = inotify::add_watch(&self.inotify, self.root.join(relative), flags)?;
         self.directories.insert(wd, relative.to_owned());
         Ok(())
@@ -170,10 +190,14 @@ impl Tree {
         let mut waiting = vec![relative.to_owned()];
         while let Some(directory) = waiting.pop() {
             // It may have vanished meanwhile; its own removal is reported.
-            let Ok(children) = std::fs::read_dir(self.root.join(&directory)) else { continue };
+            let Ok(children) = std::fs::read_dir(self.root.join(&directory)) else {
+                continue;
+            };
             for child in children.filter_map(Result::ok) {
                 let path = directory.join(child.file_name());
-                let Ok(found) = child.metadata() else { continue };
+                let Ok(found) = child.metadata() else {
+                    continue;
+                };
                 report(&path, found.is_file() && found.len() > 0);
                 if found.is_dir() {
                     match self.watch(&path) {

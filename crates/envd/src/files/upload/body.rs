@@ -7,7 +7,7 @@ use flate2::write::MultiGzDecoder;
 use futures_util::Stream;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 
 use crate::http::reply::Failure;
 
@@ -15,8 +15,14 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Compressed bytes at a time: even a bomb's worth of them expands to a few MiB only.
 const GZIP_STEP: usize = 4 << 10;
 
+/// After a refusal the rest is still received, within limits: a client that is in the middle of
+/// sending would otherwise see a broken connection instead of the answer.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+const DRAIN_BYTES: usize = 16 << 20;
+
 pub(super) struct UploadBody {
-    body: Incoming,
+    /// Taken when dropped.
+    body: Option<Incoming>,
     gzip: Option<MultiGzDecoder<Vec<u8>>>,
     /// Received but not yet decompressed.
     waiting: Bytes,
@@ -24,24 +30,34 @@ pub(super) struct UploadBody {
 }
 
 impl UploadBody {
-    pub(super) fn new(body: Incoming, headers: &HeaderMap) -> Result<Self, Failure> {
-        let encoding = headers.get(header::CONTENT_ENCODING).map(|v| v.to_str());
-        let gzip = match encoding {
-            None | Some(Ok("" | "identity")) => None,
-            Some(Ok("gzip")) => Some(MultiGzDecoder::new(Vec::new())),
+    pub(super) fn new(body: Incoming) -> Self {
+        Self {
+            body: Some(body),
+            gzip: None,
+            waiting: Bytes::new(),
+            ended: false,
+        }
+    }
+
+    pub(super) fn decode(&mut self, headers: &HeaderMap) -> Result<(), Failure> {
+        match headers.get(header::CONTENT_ENCODING).map(|v| v.to_str()) {
+            None | Some(Ok("" | "identity")) => {}
+            Some(Ok("gzip")) => self.gzip = Some(MultiGzDecoder::new(Vec::new())),
             Some(other) => {
                 return Err(Failure::bad_request(format!(
                     "unsupported content encoding {:?}: use gzip or identity",
                     other.unwrap_or("?")
                 )));
             }
-        };
-        Ok(Self { body, gzip, waiting: Bytes::new(), ended: false })
+        }
+        Ok(())
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
-            let Some(decoder) = &mut self.gzip else { return receive(&mut self.body).await };
+            let Some(decoder) = &mut self.gzip else {
+                return receive(&mut self.body).await;
+            };
             if self.waiting.is_empty() && !self.ended {
                 match receive(&mut self.body).await? {
                     Some(data) => self.waiting = data,
@@ -72,11 +88,33 @@ impl UploadBody {
     }
 }
 
-async fn receive(body: &mut Incoming) -> Result<Option<Bytes>, Failure> {
+impl Drop for UploadBody {
+    fn drop(&mut self) {
+        if let Some(mut body) = self.body.take().filter(|body| !body.is_end_stream()) {
+            tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
+                let mut left = DRAIN_BYTES;
+                while let Some(Ok(frame)) = body.frame().await {
+                    match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                        Some(rest) => left = rest,
+                        None => break,
+                    }
+                }
+            }));
+        }
+    }
+}
+
+async fn receive(body: &mut Option<Incoming>) -> Result<Option<Bytes>, Failure> {
+    let Some(body) = body else { return Ok(None) };
     loop {
-        let frame = tokio::time::timeout(IDLE, body.frame()).await.map_err(|_| {
-            Failure::new(StatusCode::REQUEST_TIMEOUT, "the upload stalled and was given up")
-        })?;
+        let frame = tokio::time::timeout(IDLE, body.frame())
+            .await
+            .map_err(|_| {
+                Failure::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the upload stalled and was given up",
+                )
+            })?;
         match frame {
             None => return Ok(None),
             Some(Err(e)) => return Err(Failure::bad_request(format!("reading the upload: {e}"))),

@@ -18,7 +18,10 @@ fn a_small_upload_is_create_chmod_write() {
     let handle = fs::File::create(&file).unwrap();
     chown(&file, None, Some(rustix::process::getgid().as_raw())).unwrap();
     io::Write::write_all(&mut &handle, b"x").unwrap();
-    assert_eq!(events(&mut tree), [event("f", CREATE), event("f", CHMOD), event("f", WRITE)]);
+    assert_eq!(
+        events(&mut tree),
+        [event("f", CREATE), event("f", CHMOD), event("f", WRITE)]
+    );
     assert_eq!(events(&mut tree), []);
 }
 
@@ -29,7 +32,10 @@ fn moving_inside_is_rename_then_create() {
     let mut tree = Tree::new(root.path().into(), false).unwrap();
     fs::rename(root.path().join("a"), root.path().join("b")).unwrap();
     fs::remove_file(root.path().join("b")).unwrap();
-    assert_eq!(events(&mut tree), [event("a", RENAME), event("b", CREATE), event("b", REMOVE)]);
+    assert_eq!(
+        events(&mut tree),
+        [event("a", RENAME), event("b", CREATE), event("b", REMOVE)]
+    );
 }
 
 #[test]
@@ -39,10 +45,17 @@ fn files_written_right_after_their_directory_are_reported_once() {
     fs::create_dir_all(root.path().join("d/e")).unwrap();
     fs::write(root.path().join("d/e/f"), "content").unwrap();
     let first = events(&mut tree);
-    for expected in
-        [event("d", CREATE), event("d/e", CREATE), event("d/e/f", CREATE), event("d/e/f", WRITE)]
-    {
-        assert_eq!(first.iter().filter(|e| **e == expected).count(), 1, "{expected:?} in {first:?}");
+    for expected in [
+        event("d", CREATE),
+        event("d/e", CREATE),
+        event("d/e/f", CREATE),
+        event("d/e/f", WRITE),
+    ] {
+        assert_eq!(
+            first.iter().filter(|e| **e == expected).count(),
+            1,
+            "{expected:?} in {first:?}"
+        );
     }
     fs::write(root.path().join("d/e/f"), "more").unwrap();
     assert!(events(&mut tree).contains(&event("d/e/f", WRITE)));
