@@ -1,1 +1,32 @@
 //! E2B's REST interface over the control plane.
+//!
+//! One file per resource; each only translates. `error` is the one map from errors to HTTP.
+//!
+//! # Layout
+//! - `router`: every route, also those that are not supported yet
+//! - `sandboxes`, `templates`, `tags`, `keys`, `teams`: the resources
+//! - `unsupported`: what is not built yet says so
+//! - `auth`, `body`, `path`, `query`: reading a request
+//! - `page`, `wire`: writing an answer
+//! - `cors`, `trace`: around every request
+
+mod auth;
+mod body;
+mod cors;
+mod domain;
+mod error;
+mod health;
+mod keys;
+mod page;
+mod path;
+mod query;
+mod router;
+mod sandboxes;
+mod tags;
+mod teams;
+mod templates;
+mod trace;
+mod unsupported;
+mod wire;
+
+pub use self::router::{ApiConfig, router};

@@ -32,6 +32,8 @@ pub enum Error {
          the operator to raise the limit"
     )]
     TooManySandboxes(u32),
+    #[error("tenant {0} exists already")]
+    TenantExists(String),
     #[error("API key {0} doesn't exist or you don't have access to it")]
     KeyNotFound(String),
     #[error("this is your last API key: create another one before you delete it")]

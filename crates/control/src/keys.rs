@@ -13,7 +13,7 @@ use soulbox_store::{KeyRow, TenantRow};
 use soulbox_types::{Secret, TenantId, UnixMillis};
 use uuid::Uuid;
 
-use crate::{Control, Error, Result, api_key};
+use crate::{Control, Error, Result, api_key, reference::is_word};
 
 const DEFAULT_TENANT: &str = "default";
 const MAX_NAME_LENGTH: usize = 128;
@@ -68,26 +68,34 @@ pub(crate) struct KeyRing {
 impl Control {
     /// First start: makes the tenant `default` with one key. Later: `None`.
     pub async fn ensure_default_tenant(&self) -> Result<Option<NewKey>> {
-        let _held = self.keys.changes.lock().await;
-        if self.tenant(DEFAULT_TENANT).is_some() {
-            return Ok(None);
+        match self.create_tenant(DEFAULT_TENANT).await {
+            Ok((_, key)) => Ok(Some(key)),
+            Err(Error::TenantExists(_)) => Ok(None),
+            Err(error) => Err(error),
         }
+    }
+
+    /// A tenant is never without a key: nobody could reach it.
+    pub async fn create_tenant(&self, slug: &str) -> Result<(Tenant, NewKey)> {
+        if !is_word(slug) || slug.len() > MAX_NAME_LENGTH {
+            let message = "the name of a tenant consists of a-z, 0-9, - and _";
+            return Err(Error::Invalid(message.to_owned()));
+        }
+        let _held = self.keys.changes.lock().await;
         let id = Uuid::now_v7().to_string().parse();
         let tenant = TenantRow {
             id: id.map_err(|_| Error::Internal("a fresh UUID is no tenant id"))?,
-            slug: DEFAULT_TENANT.to_owned(),
-            name: DEFAULT_TENANT.to_owned(),
+            slug: slug.to_owned(),
+            name: slug.to_owned(),
             created_at: UnixMillis::now(),
         };
         let (key, row) = new_key(tenant.id.clone(), "first key".to_owned());
         if !self.store.insert_tenant_with_key(&tenant, &row).await? {
-            return Err(Error::Internal(
-                "another server uses this database: stop it first",
-            ));
+            return Err(Error::TenantExists(slug.to_owned()));
         }
-        self.keys.add_tenant(&tenant);
+        let tenant = self.keys.add_tenant(&tenant);
         let info = self.keys.add(row)?;
-        Ok(Some(NewKey { key, info }))
+        Ok((tenant, NewKey { key, info }))
     }
 
     pub fn tenant(&self, slug: &str) -> Option<Tenant> {
@@ -188,13 +196,14 @@ impl KeyRing {
         self.tenants.read().iter().any(|t| t.id == *tenant)
     }
 
-    fn add_tenant(&self, row: &TenantRow) {
+    fn add_tenant(&self, row: &TenantRow) -> Tenant {
         let tenant = Tenant {
             id: row.id.clone(),
             slug: row.slug.clone(),
             name: row.name.clone(),
         };
-        self.tenants.write().push(Arc::new(tenant));
+        self.tenants.write().push(Arc::new(tenant.clone()));
+        tenant
     }
 
     fn add(&self, row: KeyRow) -> Result<KeyInfo> {

@@ -49,7 +49,7 @@ fn bad(why: &str) -> Error {
     Error::InvalidReference(why.to_owned())
 }
 
-fn is_word(text: &str) -> bool {
+pub(crate) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_word_byte)
 }
 

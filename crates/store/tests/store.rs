@@ -1,5 +1,11 @@
 //! The tables, in a real file.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
 
 use soulbox_store::{

@@ -1,0 +1,91 @@
+//! Reading JSON bodies: whatever the content type, chunked or not, bounded in size and time.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use http::StatusCode;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::{ApiError, Result};
+
+const MAX_BYTES: usize = 1024 * 1024;
+const READ_LIMIT: Duration = Duration::from_secs(30);
+
+/// A required body, before its fields are looked at.
+#[derive(Debug)]
+pub(crate) struct Document(pub(crate) Value);
+
+/// A required body.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+/// A body that may be absent, empty or `null`: clients do all of these.
+#[derive(Debug)]
+pub(crate) struct OptionalJson<T>(pub(crate) T);
+
+impl Document {
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T> {
+        // By reference, so that the document stays.
+        T::deserialize(&self.0).map_err(|error| invalid(&error))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Document {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let bytes = read(request).await?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(ApiError::bad_request("a JSON body is required"));
+        }
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| invalid(&error))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self> {
+        Document::from_request(request, state)
+            .await?
+            .parse()
+            .map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
+        let bytes = read(request).await?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Self(T::default()));
+        }
+        let body: Option<T> = serde_json::from_slice(&bytes).map_err(|error| invalid(&error))?;
+        Ok(Self(body.unwrap_or_default()))
+    }
+}
+
+async fn read(request: Request) -> Result<bytes::Bytes> {
+    let body = Limited::new(request.into_body(), MAX_BYTES).collect();
+    match tokio::time::timeout(READ_LIMIT, body).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is larger than {MAX_BYTES} bytes"),
+        )),
+        Ok(Err(_)) => Err(ApiError::bad_request("the body could not be read")),
+        Err(_) => Err(ApiError::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not arrive in time",
+        )),
+    }
+}
+
+fn invalid(error: &serde_json::Error) -> ApiError {
+    ApiError::bad_request(format!("Invalid request body: {error}"))
+}

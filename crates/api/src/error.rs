@@ -1,0 +1,180 @@
+//! The one map from errors to HTTP. E2B's clients read `code` and `message` from the body of every
+//! error, and some read nothing else.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use serde::Serialize;
+use soulbox_control::Error as ControlError;
+use soulbox_runtime::Error as NodeError;
+
+pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
+
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    message: String,
+    error_code: Option<&'static str>,
+    retry: Retry,
+}
+
+/// What E2B's Python client is told about trying again.
+#[derive(Debug, Clone, Copy)]
+enum Retry {
+    /// It goes by the status.
+    Unsaid,
+    Never,
+    After(Duration),
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    code: u16,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_code: Option<&'static str>,
+}
+
+impl ApiError {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            error_code: None,
+            retry: Retry::Unsaid,
+        }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, message)
+    }
+
+    /// `what` is a noun phrase; `instead` is what the caller can do.
+    pub(crate) fn not_supported(what: &str, instead: &str) -> Self {
+        let message = format!("{what} is not supported yet by SoulBox: {instead}");
+        Self::new(StatusCode::NOT_IMPLEMENTED, message).coded("not_supported_yet")
+    }
+
+    fn coded(mut self, error_code: &'static str) -> Self {
+        self.error_code = Some(error_code);
+        self
+    }
+
+    fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = Body {
+            code: self.status.as_u16(),
+            message: &self.message,
+            error_code: self.error_code,
+        };
+        let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        match self.retry {
+            Retry::Unsaid => {}
+            Retry::Never => {
+                headers.insert("should-retry", HeaderValue::from_static("false"));
+            }
+            Retry::After(wait) => {
+                headers.insert("should-retry", HeaderValue::from_static("true"));
+                // In whole seconds, and zero would mean a busy loop.
+                headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+            }
+        }
+        response
+    }
+}
+
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
+        let message = error.to_string();
+        let plain = |status| Self::new(status, message.clone());
+        match error {
+            ControlError::Unauthenticated => plain(StatusCode::UNAUTHORIZED),
+            ControlError::SandboxNotFound { .. }
+            | ControlError::TemplateNotFound(_)
+            | ControlError::TagNotFound { .. }
+            | ControlError::KeyNotFound(_) => plain(StatusCode::NOT_FOUND),
+            ControlError::Invalid(_) | ControlError::InvalidReference(_) => {
+                plain(StatusCode::BAD_REQUEST)
+            }
+            ControlError::TemplateForbidden(_) => plain(StatusCode::FORBIDDEN),
+            ControlError::SandboxEnding { .. }
+            | ControlError::AlreadyRunning { .. }
+            | ControlError::TenantExists(_)
+            | ControlError::LastKey => plain(StatusCode::CONFLICT),
+            ControlError::TooManySandboxes(_) => {
+                plain(StatusCode::TOO_MANY_REQUESTS).retry(Retry::Never)
+            }
+            ControlError::IdempotencyMismatch => {
+                plain(StatusCode::UNPROCESSABLE_ENTITY).coded("idempotency_request_mismatch")
+            }
+            ControlError::IdempotencyInProgress => plain(StatusCode::CONFLICT)
+                .coded("idempotency_in_progress")
+                .retry(Retry::After(Duration::from_secs(1))),
+            ControlError::IdempotencyOutcomeUnknown => {
+                plain(StatusCode::CONFLICT).coded("idempotency_outcome_unknown")
+            }
+            ControlError::EndedDuringCreate(_) => {
+                plain(StatusCode::INTERNAL_SERVER_ERROR).coded("sandbox_create_failed")
+            }
+            ControlError::Timeout { .. } => plain(StatusCode::GATEWAY_TIMEOUT),
+            ControlError::Node(error) => from_node(&error),
+            ControlError::Store(_) | ControlError::Internal(_) => internal(&error),
+        }
+    }
+}
+
+fn from_node(error: &NodeError) -> ApiError {
+    let plain = |status| ApiError::new(status, error.to_string());
+    match error {
+        NodeError::SandboxNotFound(_) | NodeError::TemplateNotFound(_) => {
+            plain(StatusCode::NOT_FOUND)
+        }
+        NodeError::WrongState { .. } => plain(StatusCode::CONFLICT),
+        NodeError::NoCapacity { retry_after, .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
+            .coded("sandbox_capacity_unavailable")
+            .retry(Retry::After(*retry_after)),
+        NodeError::Unsupported { .. } => {
+            plain(StatusCode::NOT_IMPLEMENTED).coded("not_supported_yet")
+        }
+        NodeError::Timeout { .. } => {
+            plain(StatusCode::GATEWAY_TIMEOUT).coded("sandbox_placement_timeout")
+        }
+        NodeError::Start { .. } => {
+            tracing::error!(%error, "a sandbox did not start");
+            plain(StatusCode::INTERNAL_SERVER_ERROR).coded("sandbox_create_failed")
+        }
+        NodeError::PortClosed { .. } | NodeError::Io { .. } => internal(error),
+    }
+}
+
+/// The operator gets the whole story, the client only that it was not its fault.
+fn internal(error: &dyn std::error::Error) -> ApiError {
+    let mut chain = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        chain = format!("{chain}: {next}");
+        cause = next.source();
+    }
+    tracing::error!(error = chain, "request failed");
+    let message = "something went wrong inside the server: its log says what";
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message).coded("internal_server_error")
+}

@@ -1,0 +1,199 @@
+//! Lists in pages, newest first or oldest first.
+
+use std::cmp::Ordering;
+
+use axum::response::{IntoResponse, Response};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::HeaderValue;
+use serde::Serialize;
+use soulbox_types::UnixMillis;
+
+use crate::{
+    error::{ApiError, Result},
+    query::Query,
+    wire,
+};
+
+const MAX_LIMIT: usize = 100;
+const NEXT_TOKEN: &str = "x-next-token";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+/// Where an item stands in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) at: UnixMillis,
+    pub(crate) id: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Paging {
+    order: Order,
+    limit: usize,
+    after: Option<Position>,
+}
+
+/// A page, and how to get the next one.
+#[derive(Debug)]
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next: Option<String>,
+}
+
+impl Paging {
+    pub(crate) fn from_query(query: &Query) -> Result<Self> {
+        let order = match query.text("order") {
+            None | Some("desc") => Order::NewestFirst,
+            Some("asc") => Order::OldestFirst,
+            Some(_) => return Err(ApiError::bad_request("order must be asc or desc")),
+        };
+        let limit = query.number("limit")?.unwrap_or(MAX_LIMIT);
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            let message = format!("limit must be between 1 and {MAX_LIMIT}");
+            return Err(ApiError::bad_request(message));
+        }
+        let after = query
+            .text("nextToken")
+            .map(|token| read_token(token, order))
+            .transpose()?;
+        Ok(Self {
+            order,
+            limit,
+            after,
+        })
+    }
+
+    pub(crate) fn cut<T>(&self, items: Vec<T>, position: impl Fn(&T) -> Position) -> Page<T> {
+        let mut placed: Vec<_> = items
+            .into_iter()
+            .map(|item| (position(&item), item))
+            .collect();
+        placed.sort_by(|(a, _), (b, _)| self.order.compare(a, b));
+        let start = match &self.after {
+            Some(after) => placed.partition_point(|(p, _)| self.order.compare(p, after).is_le()),
+            None => 0,
+        };
+        let more = placed.len() > start + self.limit;
+        let page: Vec<_> = placed.into_iter().skip(start).take(self.limit).collect();
+        let next = page
+            .last()
+            .filter(|_| more)
+            .map(|(last, _)| write_token(last, self.order));
+        Page {
+            items: page.into_iter().map(|(_, item)| item).collect(),
+            next,
+        }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        let mut response = axum::Json(self.items).into_response();
+        if let Some(value) = self
+            .next
+            .and_then(|token| HeaderValue::try_from(token).ok())
+        {
+            response.headers_mut().insert(NEXT_TOKEN, value);
+        }
+        response
+    }
+}
+
+impl Order {
+    /// Newest first, then by id; oldest first is the exact reverse.
+    fn compare(self, a: &Position, b: &Position) -> Ordering {
+        let newest_first = b.at.cmp(&a.at).then_with(|| a.id.cmp(&b.id));
+        match self {
+            Self::NewestFirst => newest_first,
+            Self::OldestFirst => newest_first.reverse(),
+        }
+    }
+}
+
+fn write_token(position: &Position, order: Order) -> String {
+    let suffix = if order == Order::OldestFirst {
+        "__asc"
+    } else {
+        ""
+    };
+    let at = wire::timestamp(position.at);
+    URL_SAFE_NO_PAD.encode(format!("{at}__{}{suffix}", position.id))
+}
+
+/// A token is only good for the order for which it was made.
+fn read_token(token: &str, order: Order) -> Result<Position> {
+    let read = || {
+        let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
+        let text = String::from_utf8(text).ok()?;
+        let mut parts = text.split("__");
+        let at = wire::parse_timestamp(parts.next()?)?.whole_millis();
+        let id = parts.next()?.to_owned();
+        let asked = match parts.next() {
+            None => Order::NewestFirst,
+            Some("asc") => Order::OldestFirst,
+            Some(_) => return None,
+        };
+        (asked == order && parts.next().is_none()).then_some(Position { at, id })
+    };
+    read().ok_or_else(|| ApiError::bad_request("Invalid next token"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paging(order: Order, limit: usize, token: Option<String>) -> Paging {
+        let after = token.map(|token| read_token(&token, order).unwrap());
+        Paging {
+            order,
+            limit,
+            after,
+        }
+    }
+
+    fn walk(order: Order) -> Vec<&'static str> {
+        let items = vec![(1, "c"), (3, "a"), (2, "b"), (2, "a2")];
+        let position = |item: &(u64, &str)| Position {
+            at: UnixMillis(item.0),
+            id: item.1.into(),
+        };
+        let (mut seen, mut token) = (Vec::new(), None);
+        loop {
+            let page = paging(order, 1, token.take()).cut(items.clone(), position);
+            seen.extend(page.items.into_iter().map(|(_, id)| id));
+            match page.next {
+                Some(next) => token = Some(next),
+                None => return seen,
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_one_visit_everything_in_order() {
+        assert_eq!(walk(Order::NewestFirst), ["a", "a2", "b", "c"]);
+        assert_eq!(walk(Order::OldestFirst), ["c", "b", "a2", "a"]);
+    }
+
+    #[test]
+    fn a_token_is_refused_for_the_other_order_and_when_broken() {
+        let position = Position {
+            at: UnixMillis(5),
+            id: "i1".into(),
+        };
+        let token = write_token(&position, Order::OldestFirst);
+        assert_eq!(read_token(&token, Order::OldestFirst).unwrap(), position);
+        assert!(read_token(&token, Order::NewestFirst).is_err());
+        for bad in [
+            "",
+            "%%%",
+            "aaaa",
+            &URL_SAFE_NO_PAD.encode("2020-01-01T00:00:00Z"),
+        ] {
+            assert!(read_token(bad, Order::NewestFirst).is_err(), "{bad}");
+        }
+    }
+}

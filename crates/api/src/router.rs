@@ -1,0 +1,157 @@
+//! Every route of E2B's control plane.
+
+use std::sync::Arc;
+
+use axum::{
+    Router, middleware,
+    routing::{delete, get, patch, post, put},
+};
+use http::StatusCode;
+use soulbox_control::Control;
+
+use crate::{
+    cors,
+    error::ApiError,
+    health, keys, sandboxes, tags, teams, templates, trace,
+    unsupported::{anywhere, gone, of_sandbox, without_key},
+};
+
+#[derive(Debug, Clone)]
+pub struct ApiConfig {
+    /// What answers carry as `domain` when the request's Host says nothing better; may have a
+    /// port, e.g. `sbx.localhost:3443`.
+    pub domain: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct App {
+    pub(crate) control: Arc<Control>,
+    pub(crate) config: Arc<ApiConfig>,
+}
+
+pub fn router(control: Arc<Control>, config: ApiConfig) -> Router {
+    let app = App {
+        control,
+        config: Arc::new(config),
+    };
+    Router::new()
+        .route("/health", get(health::health))
+        .merge(sandbox_routes())
+        .merge(template_routes())
+        .merge(tenant_routes())
+        .merge(later_routes())
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn(cors::allow_every_origin))
+        .layer(middleware::from_fn(trace::in_span))
+        .with_state(app)
+}
+
+fn sandbox_routes() -> Router<App> {
+    use sandboxes::{create, detail, lifecycle, list, logs, metrics, network};
+    let pause = of_sandbox(
+        "pausing a sandbox",
+        "keep it alive with a longer timeout instead",
+    );
+    let fork = of_sandbox("forking a sandbox", "create another one and copy the files");
+    let snapshot = of_sandbox(
+        "a snapshot of a sandbox",
+        "download the files that you need",
+    );
+    Router::new()
+        .route("/sandboxes", post(create::v1).get(list::v1))
+        .route("/v2/sandboxes", post(create::v2).get(list::v2))
+        .route("/sandboxes/metrics", get(metrics::many))
+        .route("/sandboxes/{id}", get(detail::get).delete(detail::kill))
+        .route("/sandboxes/{id}/connect", post(lifecycle::connect_v1))
+        .route("/v2/sandboxes/{id}/connect", post(lifecycle::connect_v2))
+        .route("/sandboxes/{id}/resume", post(lifecycle::resume))
+        .route("/sandboxes/{id}/timeout", post(lifecycle::timeout))
+        .route("/sandboxes/{id}/refreshes", post(lifecycle::refresh))
+        .route("/sandboxes/{id}/network", put(network::replace))
+        .route("/sandboxes/{id}/metrics", get(metrics::one))
+        .route("/sandboxes/{id}/logs", get(logs::v1))
+        .route("/v2/sandboxes/{id}/logs", get(logs::v2))
+        .route("/sandboxes/{id}/pause", pause)
+        .route("/sandboxes/{id}/fork", fork)
+        .route("/sandboxes/{id}/snapshots", snapshot)
+}
+
+fn template_routes() -> Router<App> {
+    let history = || anywhere("the history of tags", "list the tags instead");
+    let build = || anywhere("building a template", "use `base` and install at run time");
+    Router::new()
+        .route("/templates", get(templates::list).post(gone))
+        .route("/v2/templates", get(templates::list_pages).post(gone))
+        .route("/default-templates", get(templates::list_default))
+        .route("/templates/aliases/{alias}", get(templates::alias))
+        .route("/templates/tags", post(tags::assign).delete(tags::remove))
+        .route(
+            "/templates/{id}",
+            get(templates::get)
+                .delete(templates::delete)
+                .patch(templates::patch_v1)
+                .post(gone),
+        )
+        .route("/v2/templates/{id}", patch(templates::patch_v2))
+        .route("/templates/{id}/tags", get(tags::list))
+        .route("/templates/{id}/tags/count", get(tags::count))
+        .route("/templates/{id}/tags/exists", get(tags::exists))
+        .route(
+            "/templates/{id}/builds/{build}/status",
+            get(templates::build_status),
+        )
+        .route(
+            "/templates/{id}/builds/{build}/logs",
+            get(templates::build_logs),
+        )
+        .route("/v3/templates", build())
+        .route("/templates/{id}/files/{hash}", build())
+        .route("/templates/{id}/builds/{build}", post(gone))
+        .route("/v2/templates/{id}/builds/{build}", build())
+        .route("/templates/{id}/tags/groups", history())
+        .route("/templates/{id}/tags/{tag}/assignments", history())
+}
+
+fn tenant_routes() -> Router<App> {
+    Router::new()
+        .route("/teams", get(teams::list))
+        .route("/api-keys", get(keys::list).post(keys::create))
+        .route("/api-keys/{id}", delete(keys::delete).patch(keys::rename))
+}
+
+/// What is not built yet. Each one says so to whoever has a key.
+fn later_routes() -> Router<App> {
+    let snapshots = || anywhere("a snapshot", "create sandboxes from templates");
+    let volumes = || anywhere("a volume", "copy files with the files API");
+    let secrets = || anywhere("a stored secret", "pass values in `envs`");
+    let metrics = || anywhere("a team's metrics", "ask for those of its sandboxes");
+    let tokens = || anywhere("an access token", "use an API key");
+    let nodes = || anywhere("managing nodes over HTTP", "use `soulbox` on the server");
+    let content = || without_key("a volume", "copy files with the files API");
+    Router::new()
+        .route("/snapshots", snapshots())
+        .route("/volumes", volumes())
+        .route("/volumes/{id}", volumes())
+        .route("/volumecontent/{id}/path", content())
+        .route("/volumecontent/{id}/dir", content())
+        .route("/volumecontent/{id}/file", content())
+        .route("/secrets", secrets())
+        .route("/secrets/{id}", secrets())
+        .route("/teams/{id}/metrics", metrics())
+        .route("/teams/{id}/metrics/max", metrics())
+        .route("/access-tokens", tokens())
+        .route("/access-tokens/{id}", tokens())
+        .route("/nodes", nodes())
+        .route("/nodes/{id}", nodes())
+        .route("/admin/{*rest}", nodes())
+}
+
+async fn unknown_route() -> ApiError {
+    ApiError::not_found("there is no such route in the E2B API")
+}
+
+async fn wrong_method() -> ApiError {
+    let message = "this route does not have this method";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}

@@ -1,0 +1,75 @@
+//! The wishes of a create that are not built yet. They are refused, never ignored; their defaults,
+//! which some clients spell out, are fine.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::network::NetworkBody;
+use crate::error::{ApiError, Result};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Features {
+    auto_pause: Option<bool>,
+    auto_pause_memory: Option<bool>,
+    auto_resume: Option<AutoResume>,
+    network: Option<NetworkBody>,
+    volume_mounts: Option<Vec<Value>>,
+    iam: Option<Iam>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AutoResume {
+    enabled: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Iam {
+    tokens: Option<serde_json::Map<String, Value>>,
+}
+
+impl Features {
+    pub(super) fn check(&self) -> Result<()> {
+        let pauses = self.auto_pause == Some(true);
+        let resumes = self
+            .auto_resume
+            .as_ref()
+            .is_some_and(|resume| resume.enabled);
+        if self.auto_pause_memory == Some(false) && (!pauses || resumes) {
+            return Err(ApiError::bad_request(
+                "autoPauseMemory: false needs autoPause: true and no autoResume",
+            ));
+        }
+        if pauses {
+            let instead = "leave `lifecycle` out, or set on_timeout to `kill`";
+            return Err(ApiError::not_supported(
+                "pausing at the timeout (autoPause)",
+                instead,
+            ));
+        }
+        if resumes {
+            let instead = "leave `lifecycle` out";
+            return Err(ApiError::not_supported(
+                "resuming on traffic (autoResume)",
+                instead,
+            ));
+        }
+        if self
+            .volume_mounts
+            .as_ref()
+            .is_some_and(|mounts| !mounts.is_empty())
+        {
+            let instead = "copy files with the files API";
+            return Err(ApiError::not_supported(
+                "mounting a volume (volumeMounts)",
+                instead,
+            ));
+        }
+        let tokens = self.iam.as_ref().and_then(|iam| iam.tokens.as_ref());
+        if tokens.is_some_and(|tokens| !tokens.is_empty()) {
+            let instead = "pass tokens in `envs`";
+            return Err(ApiError::not_supported("workload identity (iam)", instead));
+        }
+        self.network.as_ref().map_or(Ok(()), NetworkBody::check)
+    }
+}

@@ -1,0 +1,169 @@
+//! `GET /sandboxes` and `GET /v2/sandboxes`.
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::HeaderValue;
+use soulbox_control::{Control, Reference, Sandbox};
+use soulbox_types::{SandboxState, TemplateId};
+
+use super::{detail::Listed, metadata_filter::MetadataFilter};
+use crate::{
+    auth::Caller,
+    error::{ApiError, Result},
+    page::{Page, Paging, Position},
+    query::Query,
+    router::App,
+    wire::{Instant, parse_timestamp},
+};
+
+const TOTAL_RUNNING: &str = "x-total-running";
+
+/// Running ones, newest first, all at once.
+pub(crate) async fn v1(
+    State(app): State<App>,
+    caller: Caller,
+    query: Query,
+) -> Result<Json<Vec<Listed>>> {
+    let filter = metadata_filter(&query)?;
+    let mut sandboxes = app.control.list(&caller.tenant);
+    sandboxes.retain(|s| is_running(s) && filter.as_ref().is_none_or(|f| matches(f, s)));
+    sandboxes.sort_by(|a, b| {
+        let newest_first = b.spec.created_at.cmp(&a.spec.created_at);
+        newest_first.then_with(|| a.spec.id.cmp(&b.spec.id))
+    });
+    Ok(Json(sandboxes.into_iter().map(Listed::from).collect()))
+}
+
+pub(crate) async fn v2(State(app): State<App>, caller: Caller, query: Query) -> Result<Response> {
+    let paging = Paging::from_query(&query)?;
+    let filter = Filter::from_query(&query, &app.control)?;
+    let mut sandboxes = app.control.list(&caller.tenant);
+    sandboxes.retain(|sandbox| filter.matches(sandbox));
+    let running = sandboxes
+        .iter()
+        .filter(|sandbox| is_running(sandbox))
+        .count();
+    let Page { items, next } = paging.cut(sandboxes, |sandbox| Position {
+        at: sandbox.spec.created_at,
+        id: sandbox.spec.id.to_string(),
+    });
+    let items: Vec<_> = items.into_iter().map(Listed::from).collect();
+    let mut response = Page { items, next }.into_response();
+    if filter.states.running {
+        response
+            .headers_mut()
+            .insert(TOTAL_RUNNING, HeaderValue::from(running));
+    }
+    Ok(response)
+}
+
+struct Filter {
+    metadata: Option<MetadataFilter>,
+    states: States,
+    started_after: Option<Instant>,
+    template: TemplateFilter,
+}
+
+struct States {
+    running: bool,
+    paused: bool,
+}
+
+enum TemplateFilter {
+    Any,
+    Only(TemplateId),
+    /// A template that does not exist has no sandboxes.
+    Unknown,
+}
+
+impl Filter {
+    fn from_query(query: &Query, control: &Control) -> Result<Self> {
+        let started_after = query.text("startedAfter").map(|text| {
+            let bad = || ApiError::bad_request("startedAfter must be an RFC 3339 time");
+            parse_timestamp(text).ok_or_else(bad)
+        });
+        Ok(Self {
+            metadata: metadata_filter(query)?,
+            states: States::from_query(query)?,
+            started_after: started_after.transpose()?,
+            template: TemplateFilter::from_query(query, control)?,
+        })
+    }
+
+    fn matches(&self, sandbox: &Sandbox) -> bool {
+        let spec = &sandbox.spec;
+        let state = if is_running(sandbox) {
+            self.states.running
+        } else {
+            self.states.paused
+        };
+        state
+            && self.template.matches(&spec.template)
+            && self
+                .started_after
+                .is_none_or(|after| after.is_not_after(spec.created_at))
+            && self
+                .metadata
+                .as_ref()
+                .is_none_or(|filter| matches(filter, sandbox))
+    }
+}
+
+impl States {
+    fn from_query(query: &Query) -> Result<Self> {
+        let asked = query.list("state");
+        if let Some(bad) = asked
+            .iter()
+            .find(|state| !matches!(**state, "running" | "paused"))
+        {
+            let message = format!("state must be running or paused, not {bad:?}");
+            return Err(ApiError::bad_request(message));
+        }
+        let wants = |state| asked.is_empty() || asked.contains(&state);
+        Ok(Self {
+            running: wants("running"),
+            paused: wants("paused"),
+        })
+    }
+}
+
+impl TemplateFilter {
+    fn from_query(query: &Query, control: &Control) -> Result<Self> {
+        let Some(text) = query.text("template") else {
+            return Ok(Self::Any);
+        };
+        let reference = Reference::parse(text)?;
+        if reference.tag.is_some() {
+            return Err(ApiError::bad_request("the template filter takes no tag"));
+        }
+        Ok(control
+            .find_template(&reference)
+            .map_or(Self::Unknown, |t| Self::Only(t.info.id)))
+    }
+
+    fn matches(&self, template: &TemplateId) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(only) => only == template,
+            Self::Unknown => false,
+        }
+    }
+}
+
+fn metadata_filter(query: &Query) -> Result<Option<MetadataFilter>> {
+    query
+        .text("metadata")
+        .map(MetadataFilter::parse)
+        .transpose()
+}
+
+fn matches(filter: &MetadataFilter, sandbox: &Sandbox) -> bool {
+    filter.matches(&sandbox.spec.metadata)
+}
+
+fn is_running(sandbox: &Sandbox) -> bool {
+    sandbox.state == SandboxState::Running
+}

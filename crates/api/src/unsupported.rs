@@ -1,0 +1,39 @@
+//! What is not built yet says so: never a success that did nothing.
+
+use axum::{
+    extract::State,
+    routing::{MethodRouter, any},
+};
+use http::StatusCode;
+
+use crate::{auth::Caller, error::ApiError, path::SandboxPath, router::App};
+
+/// For whoever has a key.
+pub(crate) fn anywhere(what: &'static str, instead: &'static str) -> MethodRouter<App> {
+    any(async move |_: Caller| ApiError::not_supported(what, instead))
+}
+
+/// About one sandbox: whether it exists is answered first.
+pub(crate) fn of_sandbox(what: &'static str, instead: &'static str) -> MethodRouter<App> {
+    any(
+        async move |State(app): State<App>, caller: Caller, SandboxPath(id): SandboxPath| match app
+            .control
+            .get(&caller.tenant, &id)
+            .await
+        {
+            Ok(_) => ApiError::not_supported(what, instead),
+            Err(error) => error.into(),
+        },
+    )
+}
+
+/// Where clients show other credentials than a key.
+pub(crate) fn without_key(what: &'static str, instead: &'static str) -> MethodRouter<App> {
+    any(async move || ApiError::not_supported(what, instead))
+}
+
+/// The build system before E2B's second.
+pub(crate) async fn gone(_: Caller) -> ApiError {
+    let message = "this version of the template builds is gone: update your E2B client";
+    ApiError::new(StatusCode::GONE, message)
+}
