@@ -33,10 +33,7 @@ pub enum Error {
     #[error("the firewall refused the change: {0}")]
     Firewall(String),
 
-    #[error(
-        "cannot answer DNS on {address}: {source}. Another name server may listen on every \
-         address of this host; bind it to its own addresses (dnsmasq: bind-interfaces)"
-    )]
+    #[error("cannot answer DNS on {address}: {source}")]
     DnsListen {
         address: SocketAddr,
         source: io::Error,

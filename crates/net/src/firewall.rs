@@ -31,7 +31,7 @@ pub(crate) async fn apply(rules: &Rules<'_>) -> Result<(), Error> {
 /// Whether the table is there. An answer that cannot be had counts as no: putting it in place once
 /// more does no harm.
 pub(crate) async fn is_applied(table: &str) -> bool {
-    run("nft", &["-t", "list", "table", "inet", table], &[])
+    run("nft", &["list", "table", "inet", table], &[])
         .await
         .is_ok()
 }

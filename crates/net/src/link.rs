@@ -118,6 +118,8 @@ impl Netlink {
     pub(crate) fn bring_up(&mut self, cable: Cable<'_>) -> Result<(), Error> {
         let doing = || format!("bringing up the link {}", cable.name);
         namespace::set(&format!("ipv6/conf/{}/disable_ipv6", cable.name), "1")?;
+        // New links inherit a default that an administrator may have set apart from the rest.
+        namespace::set(&format!("ipv4/conf/{}/forwarding", cable.name), "1")?;
         let index = self.link(cable.name)?.index;
         let up = LinkUnspec::new_with_index(index).up().build();
         let route = RouteMessageBuilder::<Ipv4Addr>::new()

@@ -33,20 +33,33 @@ const IDLE: Duration = Duration::from_secs(10);
 pub(crate) struct Forwarder {
     udp: Arc<UdpSocket>,
     tcp: TcpListener,
+    port: u16,
     range: Ipv4Net,
     upstream: Arc<Upstream>,
 }
 
 impl Forwarder {
+    /// Takes port 53 of the gateway, or another where a name server of the host listens on every
+    /// address; the firewall then sends questions there.
     pub(crate) async fn bind(config: &NetConfig) -> Result<Self, Error> {
         let address = SocketAddr::from((config.gateway(), PORT));
-        let failed = |source| Error::DnsListen { address, source };
+        let mut sockets = sockets(address).await;
+        if matches!(&sockets, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
+            tracing::info!(%address, "another name server has the port; taking a different one");
+            sockets = self::sockets(SocketAddr::from((config.gateway(), 0))).await;
+        }
+        let (udp, tcp, port) = sockets.map_err(|source| Error::DnsListen { address, source })?;
         Ok(Self {
-            udp: Arc::new(UdpSocket::bind(address).await.map_err(failed)?),
-            tcp: TcpListener::bind(address).await.map_err(failed)?,
+            udp: Arc::new(udp),
+            tcp,
+            port,
             range: config.range,
             upstream: Arc::new(Upstream::new(&config.upstream_dns, RESOLV_CONF)),
         })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) async fn serve(self, stop: CancellationToken) {
@@ -118,6 +131,13 @@ impl Forwarder {
             _ => None,
         }
     }
+}
+
+/// Both kinds on the same port; with port 0, on one that is free for both.
+async fn sockets(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener, u16)> {
+    let udp = UdpSocket::bind(address).await?;
+    let chosen = udp.local_addr()?;
+    Ok((udp, TcpListener::bind(chosen).await?, chosen.port()))
 }
 
 /// One question after the other on one connection.

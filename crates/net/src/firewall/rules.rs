@@ -37,12 +37,19 @@ pub(crate) struct Rules<'a> {
     pub(crate) names: &'a Names,
     pub(crate) range: Ipv4Net,
     pub(crate) gateway: Ipv4Addr,
+    /// Where the forwarder really listens; sandboxes always ask on 53.
+    pub(crate) dns_port: u16,
     pub(crate) open_ranges: &'a [Ipv4Net],
 }
 
 impl fmt::Display for Rules<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { range, gateway, .. } = self;
+        let Self {
+            range,
+            gateway,
+            dns_port,
+            ..
+        } = self;
         let table = self.names.table();
         let cables = format!("\"{}*\"", self.names.slot_prefix());
         let private = elements(&PRIVATE);
@@ -72,7 +79,7 @@ table inet {table} {{
     chain refuse {{
         counter
         meta l4proto tcp reject with tcp reset
-        reject with icmpx admin-prohibited
+        reject with icmpx type admin-prohibited
     }}
     chain genuine {{
         type filter hook prerouting priority raw; policy accept;
@@ -87,8 +94,8 @@ table inet {table} {{
         iifgroup != {INTERNET_GROUP} goto refuse
         ip daddr != {gateway} goto refuse
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
-        udp dport 53 accept
-        tcp dport 53 accept
+        udp dport {dns_port} accept
+        tcp dport {dns_port} accept
         goto refuse
     }}
     chain from_host {{
@@ -113,6 +120,10 @@ table inet {table} {{
     chain entering {{
         ct state established,related accept
         counter drop
+    }}
+    chain names {{
+        type nat hook prerouting priority dstnat; policy accept;
+        iifname {cables} ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 dnat ip to {gateway}:{dns_port}
     }}
     chain masks {{
         type nat hook postrouting priority srcnat; policy accept;

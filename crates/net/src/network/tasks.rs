@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Host, rules};
+use super::host::Host;
 use crate::firewall::{self, Watch};
 
 const FIRST_LOOK: Duration = Duration::from_millis(10);
@@ -55,7 +55,7 @@ async fn fill_for_ever(host: &Arc<Host>) {
             let Some(lease) = host.book.lease_for_pool() else {
                 break;
             };
-            let built = Host::build(host, lease).await;
+            let built = host.build(lease).await;
             if let Err(error) = &built {
                 tracing::warn!(%error, "a network slot could not be built; trying again");
             }
@@ -81,12 +81,13 @@ async fn guard_for_ever(host: &Host, watch: &Watch) {
             tracing::warn!(%error, "firewall changes cannot be read");
             tokio::time::sleep(AFTER_FAILURE).await;
         }
-        while !firewall::is_applied(&host.names.table()).await {
-            tracing::warn!("somebody removed the firewall rules of sandboxes; putting them back");
-            if let Err(error) = firewall::apply(&rules(&host.config, &host.names)).await {
-                tracing::error!(%error, "SANDBOXES RUN WITHOUT A FIREWALL; trying again");
-                tokio::time::sleep(AFTER_FAILURE).await;
-            }
+        if firewall::is_applied(&host.names.table()).await {
+            continue;
+        }
+        tracing::warn!("somebody removed the firewall rules of sandboxes; putting them back");
+        while let Err(error) = firewall::apply(&host.rules()).await {
+            tracing::error!(%error, "SANDBOXES RUN WITHOUT A FIREWALL; trying again");
+            tokio::time::sleep(AFTER_FAILURE).await;
         }
     }
 }

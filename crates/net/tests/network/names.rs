@@ -7,7 +7,7 @@ use std::time::Duration;
 use soulbox_net::{NetConfig, Network, connect_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::bed::{Bed, SOON, inside, skipped};
+use crate::bed::{Bed, SOON, inside, run, skipped};
 
 /// A question for `x.test`, type A.
 const QUESTION: &[u8] =
@@ -182,6 +182,30 @@ async fn by_default_names_are_resolved_as_on_the_host() {
         u16::from_be_bytes([answer[6], answer[7]]) > 0,
         "an answer like {on_host}"
     );
+    drop(slot);
+    network.close().await;
+}
+
+#[tokio::test]
+async fn a_name_server_of_the_host_on_our_port_is_no_obstacle() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e25", 25);
+    run("ip", &["link", "add", "sbx7e25", "type", "bridge"]).unwrap();
+    run("ip", &["addr", "add", "10.220.25.1/32", "dev", "sbx7e25"]).unwrap();
+    let _theirs = UdpSocket::bind("10.220.25.1:53").unwrap();
+    let (upstream, server) = fake_upstream().await;
+    let config = NetConfig {
+        upstream_dns: vec![upstream],
+        ..bed.config()
+    };
+    let network = Network::open(config).await.unwrap();
+    let slot = network.acquire().await.unwrap();
+    let gateway = SocketAddr::from((slot.gateway(), 53));
+    assert_eq!(ask(slot.netns(), gateway).await.unwrap(), expected());
+    connect_in(slot.netns(), gateway, SOON).await.unwrap();
+    server.abort();
     drop(slot);
     network.close().await;
 }

@@ -194,3 +194,29 @@ async fn a_range_that_another_link_uses_is_refused() {
     assert!(second.links().is_empty());
     network.close().await;
 }
+
+#[tokio::test]
+async fn hundreds_of_slots_taken_and_given_up_at_any_moment_leave_nothing() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e09", 9);
+    let network = bed.open().await;
+    eventually("a full pool", || network.stats().pool == 2).await;
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    for round in 0..40 {
+        let work = (0..8).map(|n| {
+            // From "before it begins" to "after it is done".
+            let patience = std::time::Duration::from_micros(250 * ((round + n) % 40));
+            tokio::time::timeout(patience, network.acquire())
+        });
+        futures_util::future::join_all(work).await;
+    }
+    eventually("all but the pool free", || network.stats().free == 30).await;
+    bed.wait_for_links(3).await;
+    // Other tests of this process open and close descriptors at the same time.
+    eventually("no descriptor more", || descriptors() <= before + 200).await;
+    network.close().await;
+    assert!(bed.links().is_empty());
+}

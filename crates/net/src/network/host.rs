@@ -1,0 +1,226 @@
+//! The host's side of the network: set up once, then slots are built on it.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tokio::time::timeout;
+
+use crate::dns::Forwarder;
+use crate::error::Doing;
+use crate::firewall::{self, Rules};
+use crate::link::{self, Cable};
+use crate::names::Names;
+use crate::namespace::{self, Namespace};
+use crate::netlink::Netlink;
+use crate::slot::{Book, Lease};
+use crate::threads::{Threads, current_namespace, enter};
+use crate::{Error, NetConfig, Slot, config};
+
+/// A change in the kernel takes milliseconds; under a storm of them, still far less than this.
+const CHANGE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) config: NetConfig,
+    pub(super) names: Names,
+    pub(super) book: Arc<Book>,
+    pub(super) warnings: Vec<String>,
+    mtu: u32,
+    dns_port: u16,
+    home: OwnedFd,
+    /// Any socket in the host's namespace: asks whether a link exists.
+    probe: OwnedFd,
+    /// Locked only on the one builder thread, so nobody waits for it.
+    netlink: Arc<Mutex<Netlink>>,
+    builder: Threads,
+}
+
+impl Host {
+    /// The gateway, the name server's sockets on it, the rules, and only then forwarding.
+    pub(super) async fn open(config: NetConfig) -> Result<(Self, Forwarder), Error> {
+        let names = config.check()?;
+        let doing = || "opening the host's network namespace".to_owned();
+        let builder = Threads::new("sbx-net", 1).doing(doing)?;
+        let home = current_namespace().doing(doing)?;
+        let flags = SocketFlags::CLOEXEC;
+        let probe =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None).doing(doing)?;
+        let netlink = Arc::new(Mutex::new(Netlink::open().doing(doing)?));
+
+        let mtu = {
+            let (netlink, config, names) = (Arc::clone(&netlink), config.clone(), names.clone());
+            on(&builder, move || {
+                claim_gateway(&mut netlink.lock(), &config, &names)
+            })
+            .await?
+        };
+        let forwarder = Forwarder::bind(&config).await?;
+        let dns_port = forwarder.port();
+        firewall::apply(&rules(&config, &names, dns_port)).await?;
+        let present = {
+            let (netlink, names) = (Arc::clone(&netlink), names.clone());
+            on(&builder, move || {
+                start_forwarding(&mut netlink.lock(), &names)
+            })
+            .await?
+        };
+        let warnings = firewall::warnings(&names).await;
+        let book = Arc::new(Book::new(config.max_slots, present));
+        let host = Self {
+            config,
+            names,
+            book,
+            warnings,
+            mtu,
+            dns_port,
+            home,
+            probe,
+            netlink,
+            builder,
+        };
+        Ok((host, forwarder))
+    }
+
+    pub(super) fn rules(&self) -> Rules<'_> {
+        rules(&self.config, &self.names, self.dns_port)
+    }
+
+    /// Builds a slot. When the caller stops waiting, the finished slot is dropped and goes.
+    pub(super) async fn build(self: &Arc<Self>, lease: Lease) -> Result<Slot, Error> {
+        let this = Arc::clone(self);
+        on(&self.builder, move || this.build_here(lease)).await
+    }
+
+    /// On the builder thread, which leaves home here and returns.
+    fn build_here(&self, lease: Lease) -> Result<Slot, Error> {
+        let name = self.names.slot_link(lease.index);
+        let cable = Cable {
+            name: &name,
+            address: self.config.slot_address(lease.index),
+            gateway: self.config.gateway(),
+            mtu: self.mtu,
+            internet: true,
+        };
+        let mut inside = Namespace::create()?;
+        inside.plug(cable, self.home.as_fd())?;
+        enter(self.home.as_fd()).doing(|| "leaving a new network namespace".to_owned())?;
+        self.netlink.lock().bring_up(cable)?;
+        inside.wait_for_carrier()?;
+        Ok(self.slot(lease, inside.fd))
+    }
+
+    /// Takes over a running sandbox's slot.
+    pub(super) async fn adopt(
+        self: &Arc<Self>,
+        lease: Lease,
+        netns: OwnedFd,
+        internet: bool,
+    ) -> Result<Slot, Error> {
+        let this = Arc::clone(self);
+        on(&self.builder, move || {
+            this.adopt_here(lease, netns, internet)
+        })
+        .await
+    }
+
+    fn adopt_here(&self, lease: Lease, netns: OwnedFd, internet: bool) -> Result<Slot, Error> {
+        enter(netns.as_fd()).doing(|| "entering the sandbox's network namespace".to_owned())?;
+        let inside = Netlink::open()
+            .doing(|| "opening netlink".to_owned())?
+            .link(link::INSIDE_NAME);
+        enter(self.home.as_fd()).doing(|| "leaving the sandbox's namespace".to_owned())?;
+        // A process id that now belongs to somebody else would bring a strange namespace.
+        let expected = link::inside_mac(self.config.slot_address(lease.index));
+        if !inside.is_ok_and(|link| link.mac == expected) {
+            return Err(Error::NotAdoptable {
+                index: lease.index,
+                why: "the namespace does not hold the other end of its cable".to_owned(),
+            });
+        }
+        let name = self.names.slot_link(lease.index);
+        self.netlink.lock().set_internet(&name, internet)?;
+        Ok(self.slot(lease, netns))
+    }
+
+    pub(super) async fn set_internet(
+        self: &Arc<Self>,
+        link: &str,
+        allowed: bool,
+    ) -> Result<(), Error> {
+        let (this, link) = (Arc::clone(self), link.to_owned());
+        on(&self.builder, move || {
+            this.netlink.lock().set_internet(&link, allowed)
+        })
+        .await
+    }
+
+    fn slot(&self, lease: Lease, netns: OwnedFd) -> Slot {
+        Slot {
+            netns,
+            address: self.config.slot_address(lease.index),
+            gateway: self.config.gateway(),
+            link: self.names.slot_link(lease.index),
+            lease,
+        }
+    }
+
+    pub(super) fn link_exists(&self, index: u32) -> bool {
+        let name = self.names.slot_link(index);
+        let found = rustix::net::netdevice::name_to_index(&self.probe, &name);
+        !matches!(found, Err(rustix::io::Errno::NODEV))
+    }
+
+    pub(super) fn present_link(&self) -> Option<String> {
+        let present = (0..self.config.max_slots).find(|index| self.link_exists(*index));
+        present.map(|index| self.names.slot_link(index))
+    }
+}
+
+fn rules<'a>(config: &'a NetConfig, names: &'a Names, dns_port: u16) -> Rules<'a> {
+    Rules {
+        names,
+        range: config.range,
+        gateway: config.gateway(),
+        dns_port,
+        open_ranges: &config.open_ranges,
+    }
+}
+
+/// Makes the gateway's link; the size of packets towards the internet comes back.
+fn claim_gateway(netlink: &mut Netlink, config: &NetConfig, names: &Names) -> Result<u32, Error> {
+    config::check_unused(netlink, names, config.range)?;
+    netlink.hold_gateway(&names.holder(), config.gateway())?;
+    netlink.uplink_mtu()
+}
+
+/// The host becomes a router for sandboxes; the slots that exist already come back.
+fn start_forwarding(netlink: &mut Netlink, names: &Names) -> Result<BTreeSet<u32>, Error> {
+    let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward");
+    if forwarding.is_ok_and(|value| value.trim() != "1") {
+        tracing::info!("switching on net.ipv4.ip_forward: sandboxes reach the internet through it");
+        namespace::set("ipv4/ip_forward", "1")?;
+    }
+    Ok(netlink
+        .links()?
+        .iter()
+        .filter_map(|link| names.slot_of(&link.name))
+        .collect())
+}
+
+/// Runs a change on the builder thread, for a bounded time.
+async fn on<T: Send + 'static>(
+    builder: &Threads,
+    change: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    timeout(CHANGE, builder.run(change))
+        .await
+        .map_err(|_| Error::TimedOut {
+            doing: "changing the network",
+            seconds: CHANGE.as_secs(),
+        })?
+        .doing(|| "changing the network".to_owned())?
+}
