@@ -74,7 +74,7 @@ async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Bo
     match path.as_str() {
         "/health" if get => return Ok(control::health()),
         // These two take a signature in place of the token, and check it themselves.
-        "/files" if get => return files::download::handle(&envd, &request).await,
+        "/files" if get => return files::download::handle(&envd, &request),
         "/files" if post => return files::upload::handle(&envd, request).await,
         "/init" | "/freeze" | "/unfreeze" | "/collapse" | "/fsfreeze" | "/fsthaw" | "/upgrade"
         | "/soulbox/logs" => {

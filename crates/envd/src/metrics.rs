@@ -153,13 +153,11 @@ fn memory() -> (u64, u64) {
             cache,
         ))
     };
-    match v2().or_else(v1) {
-        Some((usage, cache)) => (usage.saturating_sub(cache), cache),
-        None => {
-            let (total, available, cache) = proc_memory();
-            (total.saturating_sub(available), cache)
-        }
+    if let Some((usage, cache)) = v2().or_else(v1) {
+        return (usage.saturating_sub(cache), cache);
     }
+    let (total, available, cache) = proc_memory();
+    (total.saturating_sub(available), cache)
 }
 
 fn proc_memory() -> (u64, u64, u64) {

@@ -73,21 +73,17 @@ impl Startup {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         limit_malloc_arenas();
         let mut text = Vec::new();
-        let ready = match &options.config {
-            Some(path) => {
-                File::open(path)
-                    .and_then(|file| file.take(MAX_CONFIG).read_to_end(&mut text))
-                    .map_err(Error::ReadConfig)?;
-                None
-            }
-            None => {
-                let file = inherited(CONFIG_FD).map_err(Error::ReadConfig)?;
-                File::from(file)
-                    .take(MAX_CONFIG)
-                    .read_to_end(&mut text)
-                    .map_err(Error::ReadConfig)?;
-                inherited(READY_FD).ok()
-            }
+        let ready = if let Some(path) = &options.config {
+            File::open(path)
+                .and_then(|file| file.take(MAX_CONFIG).read_to_end(&mut text))
+                .map_err(Error::ReadConfig)?;
+            None
+        } else {
+            let file = File::from(inherited(CONFIG_FD).map_err(Error::ReadConfig)?);
+            file.take(MAX_CONFIG)
+                .read_to_end(&mut text)
+                .map_err(Error::ReadConfig)?;
+            inherited(READY_FD).ok()
         };
         ensure_standard_streams();
         let config = serde_json::from_slice(&text).map_err(Error::ParseConfig)?;

@@ -15,7 +15,7 @@ const HEADER: usize = 5;
 /// Larger messages are refused. Nothing that the SDKs send in one message comes near.
 pub(crate) const MAX_MESSAGE: usize = 16 << 20;
 /// A client that sends nothing in the middle of a message for this long is given up.
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE: Duration = Duration::from_mins(2);
 
 /// One envelope around what `write` adds.
 pub(crate) fn envelope(

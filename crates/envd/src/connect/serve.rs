@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// A client that takes nothing for this long is cut, so that it cannot hold back a process.
-const STALLED: Duration = Duration::from_secs(300);
+const STALLED: Duration = Duration::from_mins(5);
 /// A single streamed request message may take this long to begin.
-const FIRST_MESSAGE: Duration = Duration::from_secs(60);
+const FIRST_MESSAGE: Duration = Duration::from_mins(1);
 /// After its only message the request should be over.
 const END_OF_REQUEST: Duration = Duration::from_secs(2);
 /// How long a client stream may be silent. The SDKs send keepalives far more often.

@@ -112,7 +112,7 @@ fn correct_clock(envd: &Envd, (seconds, nanos): (i64, u32)) {
     let now = rustix::time::clock_gettime(ClockId::Realtime);
     let nanoseconds = |s: i64, n: i64| i128::from(s) * 1_000_000_000 + i128::from(n);
     let ahead = nanoseconds(now.tv_sec, now.tv_nsec) - nanoseconds(seconds, i64::from(nanos));
-    if ahead < -BEHIND || ahead > AHEAD {
+    if !(-BEHIND..=AHEAD).contains(&ahead) {
         let target = Timespec {
             tv_sec: seconds,
             tv_nsec: i64::from(nanos),

@@ -22,10 +22,10 @@ use crate::{
 };
 
 /// Up to this size a file is read at once: most are, and a thread costs more than the read.
-const SMALL: u64 = 64 << 10;
+const SMALL: usize = 64 << 10;
 const SNIFFED: usize = 512;
 
-pub(crate) async fn handle(
+pub(crate) fn handle(
     envd: &Rc<Envd>,
     request: &Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
@@ -67,8 +67,8 @@ pub(crate) async fn handle(
 
     let failed = |e: io::Error| Failure::io(format!("error reading {}", path.display()), &e);
     let start = match size {
-        Some(size) if size <= SMALL => read_chunk(&file, usize::try_from(size).unwrap_or(0)),
-        _ => read_chunk(&file, SMALL as usize),
+        Some(size) => read_chunk(&file, usize::try_from(size).unwrap_or(SMALL).min(SMALL)),
+        None => read_chunk(&file, SMALL),
     }
     .map_err(failed)?;
     let kind =
@@ -84,7 +84,7 @@ pub(crate) async fn handle(
                 header::CONTENT_LENGTH,
                 &start.len().to_string(),
             );
-        } else if start.len() < SMALL as usize && read_chunk(&file, 1).is_ok_and(|b| b.is_empty()) {
+        } else if start.len() < SMALL && read_chunk(&file, 1).is_ok_and(|b| b.is_empty()) {
             *response.body_mut() = Body::full(start);
         } else {
             seek(&file, SeekFrom::Start(0)).map_err(|e| failed(e.into()))?;
@@ -131,12 +131,11 @@ pub(crate) async fn handle(
     let in_memory = usize::try_from(first)
         .ok()
         .and_then(|first| start.get(first..first.checked_add(usize::try_from(length).ok()?)?));
-    *response.body_mut() = match in_memory {
-        Some(bytes) => Body::full(bytes.to_vec()),
-        None => {
-            seek(&file, SeekFrom::Start(first)).map_err(|e| failed(e.into()))?;
-            stream(file, Some(length), false)
-        }
+    *response.body_mut() = if let Some(bytes) = in_memory {
+        Body::full(bytes.to_vec())
+    } else {
+        seek(&file, SeekFrom::Start(first)).map_err(|e| failed(e.into()))?;
+        stream(file, Some(length), false)
     };
     Ok(response)
 }

@@ -14,7 +14,7 @@ use crate::http::body::{Body, BodyError};
 
 const CHUNK: usize = 128 << 10;
 /// A client that takes nothing for this long is cut.
-const STALLED: Duration = Duration::from_secs(300);
+const STALLED: Duration = Duration::from_mins(5);
 
 pub(super) type Frames = mpsc::Sender<Result<Bytes, BodyError>>;
 

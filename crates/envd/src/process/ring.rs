@@ -235,7 +235,9 @@ mod tests {
         let budget = Budget::default();
         let mut rings: Vec<_> = (0..200).map(|_| Ring::new(Rc::clone(&budget))).collect();
         for _ in 0..20 {
-            rings.iter_mut().for_each(|ring| push(ring, 0));
+            for ring in &mut rings {
+                push(ring, 0);
+            }
         }
         assert!(budget.get() < BUDGET + 200 * (CHUNK as u64 + OVERHEAD));
         drop(rings);

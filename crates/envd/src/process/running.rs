@@ -22,7 +22,7 @@ use super::{
 use crate::proto::process::{EndEvent, ProcessConfig};
 
 /// A process that takes no input for this long gets no more of this message.
-const INPUT_STALLED: Duration = Duration::from_secs(600);
+const INPUT_STALLED: Duration = Duration::from_mins(10);
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,8 +19,12 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// `Option<Vec<u8>>` as base64.
 pub(crate) mod bytes {
-    use super::*;
+    use super::{
+        Deserialize, Deserializer, Engine, Error, STANDARD, STANDARD_LENIENT, Serializer,
+        URL_LENIENT,
+    };
 
+    #[expect(clippy::ref_option, reason = "serde's signature")]
     pub(crate) fn serialize<S: Serializer>(
         value: &Option<Vec<u8>>,
         to: S,
@@ -50,7 +54,7 @@ pub(crate) mod bytes {
 
 /// `i64` as a decimal string.
 pub(crate) mod int64 {
-    use super::*;
+    use super::{Deserializer, Serializer, number};
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
     pub(crate) fn serialize<S: Serializer>(value: &i64, to: S) -> Result<S::Ok, S::Error> {

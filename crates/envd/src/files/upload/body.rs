@@ -11,7 +11,7 @@ use hyper::body::{Body, Incoming};
 
 use crate::http::reply::Failure;
 
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE: Duration = Duration::from_mins(2);
 /// Compressed bytes at a time: even a bomb's worth of them expands to a few MiB only.
 const GZIP_STEP: usize = 4 << 10;
 
