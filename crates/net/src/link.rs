@@ -164,7 +164,7 @@ impl Netlink {
 
     pub(crate) fn links(&mut self) -> Result<Vec<Link>, Error> {
         let all = self
-            .list(RouteNetlinkMessage::GetLink(LinkMessage::default()))
+            .list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))
             .doing(|| "listing links".to_owned())?;
         Ok(all
             .into_iter()
@@ -190,7 +190,7 @@ impl Netlink {
         let mut ask = RouteMessage::default();
         ask.header.address_family = AddressFamily::Inet;
         let routes = self
-            .list(RouteNetlinkMessage::GetRoute(ask))
+            .list(&RouteNetlinkMessage::GetRoute(ask))
             .doing(|| "listing routes".to_owned())?;
         let uplinks: Vec<u32> = routes.iter().filter_map(default_route).collect();
         let links = self.links()?;
@@ -209,12 +209,12 @@ impl Netlink {
         let mut ask = AddressMessage::default();
         ask.header.family = AddressFamily::Inet;
         let addresses = self
-            .list(RouteNetlinkMessage::GetAddress(ask))
+            .list(&RouteNetlinkMessage::GetAddress(ask))
             .doing(|| "listing addresses".to_owned())?;
         let mut ask = RouteMessage::default();
         ask.header.address_family = AddressFamily::Inet;
         let routes = self
-            .list(RouteNetlinkMessage::GetRoute(ask))
+            .list(&RouteNetlinkMessage::GetRoute(ask))
             .doing(|| "listing routes".to_owned())?;
         Ok(addresses
             .into_iter()

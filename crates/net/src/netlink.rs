@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage,
+    NetlinkPayload,
 };
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rustix::net::{
@@ -18,6 +19,8 @@ use rustix::net::{
 /// The kernel answers in microseconds; this only keeps a bug from waiting for ever.
 const ANSWER: Duration = Duration::from_secs(5);
 const BUFFER: usize = 64 * 1024;
+/// How often a list is read again that changed meanwhile.
+const LISTINGS: usize = 100;
 /// Protocol number 0, which rustix writes like this.
 const ROUTING: Option<rustix::net::Protocol> = None;
 const ERROR: u16 = 2;
@@ -85,34 +88,44 @@ impl Netlink {
 
     /// Asks for one object.
     pub(crate) fn get(&mut self, message: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
-        self.ask(message, 0)?
-            .pop()
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        let (mut answers, _) = self.ask(message, 0)?;
+        answers.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Asks for all objects of a kind. What the parser does not know is left out.
     pub(crate) fn list(
         &mut self,
-        message: RouteNetlinkMessage,
+        message: &RouteNetlinkMessage,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
-        self.ask(message, NLM_F_DUMP)
+        for _ in 0..LISTINGS {
+            let (answers, whole) = self.ask(message.clone(), NLM_F_DUMP)?;
+            if whole {
+                return Ok(answers);
+            }
+        }
+        Err(io::Error::other(
+            "the list changed every time while it was read",
+        ))
     }
 
+    /// The answers, and whether nothing changed under the kernel's hands while it listed them: if
+    /// something did, objects that were there all the time may be missing.
     fn ask(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
-    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+    ) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
         let mut bytes = Vec::new();
         self.push(&mut bytes, message, flags);
         self.send(&bytes)?;
         let sequence = self.sequence;
-        let (mut answers, mut done, mut refused) = (Vec::new(), false, None);
+        let (mut answers, mut whole, mut done, mut refused) = (Vec::new(), true, false, None);
         while !done {
             self.receive(|header, bytes| {
                 if header.sequence_number() != sequence {
                     return;
                 }
+                whole &= header.flags() & NLM_F_DUMP_INTR == 0;
                 match header.message_type() {
                     DONE => done = true,
                     ERROR => {
@@ -131,7 +144,7 @@ impl Netlink {
                 }
             })?;
         }
-        refused.map_or(Ok(answers), Err)
+        refused.map_or(Ok((answers, whole)), Err)
     }
 
     fn push(&mut self, bytes: &mut Vec<u8>, message: RouteNetlinkMessage, flags: u16) {

@@ -21,6 +21,7 @@ use host::Host;
 
 /// How long `acquire` waits for slots that are on their way when no other is free.
 const COMING: Duration = Duration::from_secs(3);
+const BUILDING: Duration = Duration::from_secs(1);
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// The network of one server. Clones are the same network; when the last one is dropped its tasks
@@ -143,9 +144,15 @@ impl Network {
             tracing::warn!("the network's tasks did not end in time");
         }
         host.book.drain_ready();
-        let deadline = Instant::now() + CLOSING;
+        let start = Instant::now();
         while let Some(link) = host.present_link() {
-            if host.book.stats().used > 0 || Instant::now() > deadline {
+            // A slot that was being built for the pool counts as used until it is dropped again.
+            let limit = if host.book.stats().used > 0 {
+                BUILDING
+            } else {
+                CLOSING
+            };
+            if start.elapsed() > limit {
                 tracing::warn!(link, "a sandbox still uses the network; its firewall stays");
                 return;
             }
@@ -172,7 +179,7 @@ async fn reclaim(tag: &str) -> Result<(), Error> {
                 netlink.remove(&link.name)?;
             }
         }
-        Ok::<_, Error>(())
+        netlink.remove(&names.holder())
     };
     tokio::task::spawn_blocking(remove_links)
         .await

@@ -18,6 +18,7 @@ use super::upstream::{Upstream, framed};
 use crate::{Error, Ipv4Net, NetConfig};
 
 const PORT: u16 = 53;
+const OTHER_PORTS: usize = 20;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// No name and no sane option needs more.
 const LARGEST_QUERY: usize = 4096;
@@ -46,7 +47,13 @@ impl Forwarder {
         let mut sockets = sockets(address).await;
         if matches!(&sockets, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
             tracing::info!(%address, "another name server has the port; taking a different one");
-            sockets = self::sockets(SocketAddr::from((config.gateway(), 0))).await;
+            // A port that is free for one kind may be taken for the other.
+            for _ in 0..OTHER_PORTS {
+                sockets = self::sockets(SocketAddr::from((config.gateway(), 0))).await;
+                if sockets.is_ok() {
+                    break;
+                }
+            }
         }
         let (udp, tcp, port) = sockets.map_err(|source| Error::DnsListen { address, source })?;
         Ok(Self {
@@ -133,7 +140,7 @@ impl Forwarder {
     }
 }
 
-/// Both kinds on the same port; with port 0, on one that is free for both.
+/// Both kinds on the same port.
 async fn sockets(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener, u16)> {
     let udp = UdpSocket::bind(address).await?;
     let chosen = udp.local_addr()?;

@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn both_transports_answer_and_stop_when_told() {
-        let port = UdpSocket::bind("127.0.0.1:0")
+        let port = TcpListener::bind("127.0.0.1:0")
             .await
             .unwrap()
             .local_addr()
@@ -246,12 +246,15 @@ mod tests {
         ));
         let bytes = query.to_vec().unwrap();
 
-        let mut stream = loop {
-            match TcpStream::connect(port).await {
-                Ok(stream) => break stream,
-                Err(_) => tokio::task::yield_now().await,
+        let connecting = async {
+            loop {
+                match TcpStream::connect(port).await {
+                    Ok(stream) => break stream,
+                    Err(_) => tokio::task::yield_now().await,
+                }
             }
         };
+        let mut stream = timeout(IDLE, connecting).await.unwrap();
         stream.write_all(&framed(&bytes).unwrap()).await.unwrap();
         let mut over_tcp = vec![0; usize::from(stream.read_u16().await.unwrap())];
         stream.read_exact(&mut over_tcp).await.unwrap();

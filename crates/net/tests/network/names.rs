@@ -15,9 +15,14 @@ const QUESTION: &[u8] =
 
 /// A server on loopback that answers every question with itself, marked as an answer.
 async fn fake_upstream() -> (SocketAddr, tokio::task::JoinHandle<()>) {
-    let udp = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (udp, tcp) = loop {
+        let udp = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // Another program may have the port for TCP.
+        if let Ok(tcp) = tokio::net::TcpListener::bind(udp.local_addr().unwrap()).await {
+            break (udp, tcp);
+        }
+    };
     let address = udp.local_addr().unwrap();
-    let tcp = tokio::net::TcpListener::bind(address).await.unwrap();
     let serve = async move {
         let mut buffer = [0; 512];
         loop {
