@@ -46,7 +46,7 @@ pub enum Error {
     Timeout { what: &'static str, limit: Duration },
     #[error("{} ({})", .0.message, .0.status.as_u16())]
     Api(ApiError),
-    #[error("{} ({})", .0.message, .0.code)]
+    #[error("{}", if .0.message.is_empty() { &.0.code } else { &.0.message })]
     Rpc(RpcError),
     /// The server's proxy has no such running sandbox.
     #[error("sandbox {id} is not running")]
@@ -110,7 +110,9 @@ impl Error {
                     "check the key (--api-key, SOULBOX_API_KEY or E2B_API_KEY); on the server's \
                      machine `soulbox key create` makes one"
                 }
-                StatusCode::NOT_FOUND => "`soulbox ls` shows the sandboxes that run",
+                StatusCode::NOT_FOUND if api.message.to_lowercase().contains("sandbox") => {
+                    "`soulbox ls` shows the sandboxes that run"
+                }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     "the server is full: end some sandboxes (`soulbox kill`) or try again later"
                 }

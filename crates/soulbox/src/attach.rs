@@ -8,7 +8,7 @@ use soulbox_client::{
     Envd, Error,
     envd::{
         input::InputKind,
-        process::{Event, ProcessStream},
+        process::{Event, ProcessStream, PtySize},
     },
 };
 use tokio::{
@@ -41,8 +41,8 @@ pub(crate) async fn pipe(envd: &Envd, mut process: ProcessStream, with_stdin: bo
     }
 }
 
-/// The same for a terminal, whose size follows ours.
-pub(crate) async fn tty(envd: &Envd, mut process: ProcessStream) -> Result<u8> {
+/// The same for a terminal, whose size follows ours; `size` is the one that it was made with.
+pub(crate) async fn tty(envd: &Envd, mut process: ProcessStream, size: PtySize) -> Result<u8> {
     let pid = process.pid();
     let _raw = terminal::RawMode::enter()?;
     let typing = async {
@@ -52,7 +52,7 @@ pub(crate) async fn tty(envd: &Envd, mut process: ProcessStream) -> Result<u8> {
     tokio::select! {
         code = drain(&mut process) => code,
         () = typing => Ok(0),
-        error = follow_size(envd, pid) => Err(error),
+        error = follow_size(envd, pid, size) => Err(error),
     }
 }
 
@@ -122,14 +122,19 @@ async fn feed(envd: &Envd, pid: u32, kind: InputKind) -> bool {
 }
 
 /// Returns only when the signal cannot be listened to.
-async fn follow_size(envd: &Envd, pid: u32) -> anyhow::Error {
+async fn follow_size(envd: &Envd, pid: u32, mut known: PtySize) -> anyhow::Error {
     let mut changes = match signal(SignalKind::window_change()) {
         Ok(changes) => changes,
         Err(error) => return error.into(),
     };
-    while changes.recv().await.is_some() {
-        // The next change brings the next chance.
-        envd.resize(pid, terminal::size()).await.ok();
+    // The first look is for a change that came before we listened.
+    loop {
+        let size = terminal::size();
+        if size != known && envd.resize(pid, size).await.is_ok() {
+            known = size;
+        }
+        if changes.recv().await.is_none() {
+            return std::future::pending().await;
+        }
     }
-    std::future::pending().await
 }

@@ -18,7 +18,7 @@ use crate::{
 
 /// Without --timeout a sandbox lives as long as its command: its end is always this far away, and
 /// moved again long before. Should this program be killed, the sandbox follows soon.
-const LEASE_SECONDS: u32 = 300;
+pub(crate) const LEASE_SECONDS: u32 = 300;
 const RENEWAL: Duration = Duration::from_mins(1);
 /// How long Ctrl-C waits for a creation that is under way.
 const ABANDON_LIMIT: Duration = Duration::from_secs(5);
@@ -121,15 +121,12 @@ impl Lease {
         let (client, id) = (client.clone(), id.to_owned());
         let renewal = tokio::spawn(async move {
             loop {
+                tokio::time::sleep(RENEWAL).await;
                 // A renewal that fails is tried again; there is time for several.
-                let gone = client
-                    .connect(&id, LEASE_SECONDS)
-                    .await
-                    .is_err_and(|e| e.is_not_found());
-                if gone {
+                let renewed = client.connect(&id, LEASE_SECONDS).await;
+                if renewed.is_err_and(|error| error.is_not_found()) {
                     return;
                 }
-                tokio::time::sleep(RENEWAL).await;
             }
         });
         Self { renewal }

@@ -34,8 +34,9 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     if args.detach {
         return detach(&envd, &command).await;
     }
+    let size = terminal::size();
     if args.tty {
-        command.pty = Some(terminal::size());
+        command.pty = Some(size);
         command
             .environment
             .entry("TERM".to_owned())
@@ -44,7 +45,11 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     command.stdin = !args.tty && attach::passes_stdin(args.command.interactive);
 
     let mut interrupts = Interrupts::listen()?;
-    let process = match start(&envd, &command).await? {
+    let begun = tokio::select! {
+        begun = start(&envd, &command) => begun?,
+        code = interrupts.next() => return Ok(code),
+    };
+    let process = match begun {
         Started::Running(process) => process,
         Started::Refused(code) => return Ok(code),
     };
@@ -52,7 +57,7 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     let pid = process.pid();
     let passing = async {
         if args.tty {
-            attach::tty(&envd, process).await
+            attach::tty(&envd, process, size).await
         } else {
             attach::pipe(&envd, process, command.stdin).await
         }

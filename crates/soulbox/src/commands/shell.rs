@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use soulbox_client::{
     Envd,
-    envd::process::{Command, ProcessStream},
+    envd::process::{Command, ProcessStream, PtySize},
 };
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     context::Server,
     interrupts::Interrupts,
     report::advice,
-    sandbox::{Lease, OwnSandbox, check_timeout},
+    sandbox::{LEASE_SECONDS, Lease, OwnSandbox, check_timeout},
     terminal,
 };
 
@@ -28,6 +28,10 @@ pub(super) async fn run(args: &ShellArgs) -> Result<u8> {
 
     if let Some(name) = &args.sandbox {
         let envd = server.enter(name, user).await?;
+        server
+            .client
+            .connect(envd.sandbox_id(), LEASE_SECONDS)
+            .await?;
         let _lease = Lease::hold(&server.client, envd.sandbox_id());
         return converse(args, &envd, &mut interrupts).await;
     }
@@ -39,14 +43,19 @@ pub(super) async fn run(args: &ShellArgs) -> Result<u8> {
 
 /// Ctrl-C travels as a byte in raw mode; signals are for ending us from outside.
 async fn converse(args: &ShellArgs, envd: &Envd, interrupts: &mut Interrupts) -> Result<u8> {
+    let size = terminal::size();
+    let conversation = async {
+        let process = open(args, envd, size).await?;
+        attach::tty(envd, process, size).await
+    };
     tokio::select! {
-        result = async { attach::tty(envd, open(args, envd).await?).await } => result,
+        result = conversation => result,
         code = interrupts.next() => Ok(code),
     }
 }
 
 /// bash where there is one.
-async fn open(args: &ShellArgs, envd: &Envd) -> Result<ProcessStream> {
+async fn open(args: &ShellArgs, envd: &Envd, size: PtySize) -> Result<ProcessStream> {
     let mut environment: BTreeMap<String, String> =
         args.create.environment.iter().cloned().collect();
     environment
@@ -57,7 +66,7 @@ async fn open(args: &ShellArgs, envd: &Envd) -> Result<ProcessStream> {
         arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
         environment: environment.clone(),
         directory: args.workdir.clone(),
-        pty: Some(terminal::size()),
+        pty: Some(size),
         ..Command::default()
     };
     match envd.start(&command("/bin/bash", &["-i", "-l"])).await {

@@ -35,6 +35,11 @@ pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
     match envd.start(command).await {
         Ok(process) => Ok(Started::Running(process)),
         Err(error) => match refusal(&error) {
+            Some(NOT_FOUND) => {
+                let program = &command.program;
+                report::complaint(&format!("{program}: no such command in the sandbox"));
+                Ok(Started::Refused(NOT_FOUND))
+            }
             Some(code) => {
                 report::print(&error.into());
                 Ok(Started::Refused(code))

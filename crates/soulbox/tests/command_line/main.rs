@@ -116,7 +116,7 @@ async fn a_missing_program_is_127_and_still_leaves_nothing() {
     .await;
     let output = output(&peer, &["run", "nope"]).await;
     assert_eq!(output.status.code(), Some(127));
-    assert!(text(&output.stderr).starts_with("error: error starting process 'nope'"));
+    assert!(text(&output.stderr).starts_with("error: nope: no such command"));
     assert_eq!(peer.count("DELETE", "/sandboxes/iabc"), 1);
 }
 
