@@ -78,7 +78,7 @@ impl Tls {
             match reload.await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::error!(error = format!("{error:#}"), "TLS certificate not reloaded")
+                    tracing::error!(error = format!("{error:#}"), "TLS certificate not reloaded");
                 }
                 Err(error) => tracing::error!(%error, "TLS certificate not reloaded"),
             }

@@ -154,7 +154,7 @@ async fn prune_layers(config: &Config, template: &Template, node: &dyn Node) {
     match tokio::task::spawn_blocking(move || soulbox_template::prune(&layers, &keep)).await {
         Ok(Ok(removed)) if removed.is_empty() => {}
         Ok(Ok(removed)) => {
-            tracing::info!(layers = removed.len(), "removed layers of older templates")
+            tracing::info!(layers = removed.len(), "removed layers of older templates");
         }
         Ok(Err(error)) => tracing::warn!(%error, "could not remove layers of older templates"),
         Err(error) => tracing::warn!(%error, "could not remove layers of older templates"),

@@ -30,7 +30,7 @@ struct World {
     dir: tempfile::TempDir,
 }
 
-async fn world() -> World {
+fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
     let source = tls::Source::Local {
         dir: dir.path().to_owned(),
@@ -60,7 +60,7 @@ async fn world() -> World {
     let (stop, stopped) = oneshot::channel();
     let server = tokio::spawn(async move {
         run(listeners, "sbx.localhost", parts, async {
-            drop(stopped.await)
+            drop(stopped.await);
         })
         .await;
     });
@@ -163,7 +163,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ninside";
 
 #[tokio::test]
 async fn one_listener_serves_the_control_plane_and_the_sandboxes() {
-    let world = world().await;
+    let world = world();
     world.inside(8080, OK).await;
     let plain = || TcpStream::connect(world.addresses.http);
     let answer = raw(plain().await.unwrap(), "localhost:3000", "/health").await;
@@ -179,7 +179,7 @@ async fn one_listener_serves_the_control_plane_and_the_sandboxes() {
 
 #[tokio::test]
 async fn over_tls_http2_and_http1_reach_both() {
-    let world = world().await;
+    let world = world();
     world.inside(8080, OK).await;
     let sandbox = format!("8080-{ID}.sbx.localhost");
     assert_eq!(
@@ -196,7 +196,7 @@ async fn over_tls_http2_and_http1_reach_both() {
 
 #[tokio::test]
 async fn handlers_find_the_host_of_an_http2_request_in_its_header() {
-    let world = world().await;
+    let world = world();
     let port = world.addresses.https.unwrap().port();
     let (_, host) = world.get2("api.sbx.localhost", "/host").await;
     assert_eq!(host, format!("api.sbx.localhost:{port}"));
@@ -204,7 +204,7 @@ async fn handlers_find_the_host_of_an_http2_request_in_its_header() {
 
 #[tokio::test]
 async fn a_client_that_is_silent_during_the_handshake_does_not_block_others() {
-    let world = world().await;
+    let world = world();
     let _silent: Vec<TcpStream> = {
         let mut all = Vec::new();
         for _ in 0..32 {
@@ -224,7 +224,7 @@ async fn a_client_that_is_silent_during_the_handshake_does_not_block_others() {
 
 #[tokio::test]
 async fn the_metrics_page_shows_sandboxes_requests_and_bytes() {
-    let world = world().await;
+    let world = world();
     world.inside(8080, OK).await;
     raw(
         TcpStream::connect(world.addresses.http).await.unwrap(),
@@ -259,7 +259,7 @@ async fn the_metrics_page_shows_sandboxes_requests_and_bytes() {
 
 #[tokio::test]
 async fn a_stop_lets_a_request_finish_and_is_bounded() {
-    let world = world().await;
+    let world = world();
     world
         .inside(8080, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nstart")
         .await;
@@ -282,7 +282,7 @@ async fn a_stop_lets_a_request_finish_and_is_bounded() {
 
 #[tokio::test]
 async fn a_killed_sandbox_resets_the_stream_through_tls_too() {
-    let world = world().await;
+    let world = world();
     world
         .inside(
             8080,

@@ -118,7 +118,7 @@ fn make_leaf(
 ) -> anyhow::Result<u64> {
     let ca = fs::read_to_string(dir.join(CA))?;
     let ca_key = KeyPair::from_pem(&fs::read_to_string(dir.join(CA_KEY))?)
-        .with_context(|| format!("{} is damaged; remove it to make a new one", CA_KEY))?;
+        .with_context(|| format!("{CA_KEY} is damaged; remove it to make a new one"))?;
     let issuer = Issuer::from_ca_cert_pem(&ca, ca_key)?;
 
     let mut params = dated(now, LEAF_LIFE);
