@@ -127,13 +127,18 @@ def test_the_legacy_composite_id_is_understood(server, sync_sdk):
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", "pause"), ("POST", "fork"), ("POST", "snapshots"), ("PUT", "network")],
+    ("method", "path", "body"),
+    [
+        ("POST", "pause", {}),
+        ("POST", "fork", {}),
+        ("POST", "snapshots", {}),
+        ("PUT", "network", {"denyOut": ["192.0.2.0/24"]}),
+    ],
 )
-def test_what_is_not_built_yet_says_so(server, sync_sdk, method, path):
+def test_what_is_not_built_yet_says_so(server, sync_sdk, method, path, body):
     sandbox = sync_sdk.create()
     with server.api() as api:
-        answer = api.request(method, f"/sandboxes/{sandbox.sandbox_id}/{path}", json={})
+        answer = api.request(method, f"/sandboxes/{sandbox.sandbox_id}/{path}", json=body)
     assert answer.status_code in (400, 403, 501), answer.text
     assert answer.json()["code"] == answer.status_code
     assert "not supported" in answer.json()["message"]

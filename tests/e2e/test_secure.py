@@ -11,12 +11,6 @@ from support.sdk import Sdk
 from support.tenants import new_tenant
 
 
-@pytest.fixture
-def stranger(server):
-    """The key of another tenant."""
-    return new_tenant(server, f"stranger-{time.time_ns()}")
-
-
 def envd(server, sandbox, token):
     headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983"}
     if token is not None:
@@ -47,8 +41,12 @@ def test_the_client_raises_its_own_exception_for_a_wrong_key(sdk):
         sdk.create(api_key="e2b_" + "1" * 40)
 
 
-def test_tenants_do_not_see_each_other(server, sync_sdk, stranger):
-    sandbox = sync_sdk.create(timeout=60)
+def test_tenants_do_not_see_each_other(own_server):
+    server = own_server().start()
+    server.terminate()
+    stranger = new_tenant(server, "stranger")
+    server.start()
+    sandbox = Sdk("sync", server.sdk, None).create(timeout=60)
     other = Sdk("sync", server.sdk | {"api_key": stranger}, None)
     assert other.list_all() == []
     for attempt in (other.connect, other.get_info):
@@ -58,9 +56,13 @@ def test_tenants_do_not_see_each_other(server, sync_sdk, stranger):
     with pytest.raises(NotFoundException):
         other.set_timeout(sandbox.sandbox_id, 1)
     with server.api(stranger) as api:
-        assert api.get(f"/sandboxes/{sandbox.sandbox_id}/metrics").status_code == 404
-        assert api.get(f"/sandboxes/{sandbox.sandbox_id}/logs").status_code == 404
+        for path in ("metrics", "logs"):
+            assert api.get(f"/sandboxes/{sandbox.sandbox_id}/{path}").status_code == 404
+        assert api.get("/sandboxes/metrics", params={"sandbox_ids": sandbox.sandbox_id}).json()["sandboxes"] == {}
     assert sandbox.is_running()
+    mine = other.create(timeout=60)
+    assert [each.sandbox_id for each in other.list_all()] == [mine.sandbox_id]
+    assert mine.kill() and sandbox.kill()
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "0" * 64])
