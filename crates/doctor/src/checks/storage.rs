@@ -1,0 +1,91 @@
+//! Room for sandboxes, and the kernel's limits that many of them would meet.
+
+use std::path::Path;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::{child, report::Finding};
+
+const GIB: u64 = 1 << 30;
+const LEAST_FREE: u64 = GIB;
+const COMFORTABLE_FREE: u64 = 10 * GIB;
+
+pub(crate) fn space(data_dir: &Path) -> Finding {
+    let near = data_dir
+        .ancestors()
+        .find(|path| path.is_dir())
+        .unwrap_or(Path::new("/"));
+    let free = match rustix::fs::statvfs(near) {
+        Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
+        Err(error) => {
+            let detail = format!("{}: {error}", near.display());
+            return Finding::fail(detail, "choose another folder with --data-dir");
+        }
+    };
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "one digit after the point is shown"
+    )]
+    let detail = format!("{:.1} GiB on {}", free as f64 / GIB as f64, near.display());
+    let advice = "free some space or choose another folder with --data-dir";
+    match free {
+        ..LEAST_FREE => Finding::fail(detail, advice),
+        LEAST_FREE..COMFORTABLE_FREE => Finding::warn(detail, advice),
+        _ => Finding::ok(detail),
+    }
+}
+
+/// Whether disk images can be formatted and attached.
+pub(crate) fn programs() -> Finding {
+    if child::find("mkfs.ext4").is_none() {
+        return Finding::fail("mkfs.ext4 is not installed", "install e2fsprogs");
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Finding::fail(
+            "no /dev/loop-control",
+            "modprobe loop, or give the container /dev",
+        );
+    }
+    Finding::ok("mkfs.ext4 and loop devices are there")
+}
+
+/// A limit, the least that a busy node wants, and how to raise it.
+const LIMITS: [(&str, u64, &str); 3] = [
+    ("kernel/pid_max", 65_536, "sysctl -w kernel.pid_max=4194304"),
+    (
+        "fs/inotify/max_user_instances",
+        128,
+        "sysctl -w fs.inotify.max_user_instances=1024",
+    ),
+    (
+        "user/max_user_namespaces",
+        1_024,
+        "sysctl -w user.max_user_namespaces=65536",
+    ),
+];
+const FILES: u64 = 65_536;
+
+pub(crate) fn limits() -> Finding {
+    let mut low = Vec::new();
+    let mut advice = Vec::new();
+    for (name, least, how) in LIMITS {
+        let text = std::fs::read_to_string(Path::new("/proc/sys").join(name)).unwrap_or_default();
+        if let Ok(value) = text.trim().parse::<u64>()
+            && value < least
+        {
+            low.push(format!("{} is {value}", name.replace('/', ".")));
+            advice.push(how.to_owned());
+        }
+    }
+    if let Some(files) = getrlimit(Resource::Nofile).maximum
+        && files < FILES
+    {
+        low.push(format!("at most {files} open files"));
+        advice.push(format!("ulimit -Hn {FILES} before the start"));
+    }
+    if low.is_empty() {
+        Finding::ok("high enough for hundreds of sandboxes")
+    } else {
+        Finding::warn(low.join(", "), advice.join("; "))
+    }
+}

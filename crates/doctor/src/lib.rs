@@ -1,0 +1,30 @@
+//! What this machine can give, found out by really trying it.
+//!
+//! [`run`] is `soulbox doctor`: every check does the thing that a sandbox will need and undoes it.
+//! [`preflight`] is the fast part that `soulbox serve` runs before it starts.
+//!
+//! What would change the caller (namespaces, mounts, filters) is tried in a short-lived copy of
+//! the calling program: `/proc/self/exe doctor-probe <name>`. The program's `main` must hand that
+//! hidden subcommand to [`probe`] first thing, before any thread exists.
+//!
+//! # Layout
+//! - `run`, `preflight`: which checks, in which order, and what follows for the isolation tiers
+//! - `report`: outcomes, JSON and the table for people
+//! - `checks`: one file per area
+//! - `probe`: what happens in the copy of the program
+//! - `child`: running a program with a time limit
+
+mod checks;
+mod child;
+mod preflight;
+mod probe;
+mod report;
+mod run;
+
+pub use preflight::{Problem, preflight};
+pub use probe::probe;
+pub use report::{Check, Outcome, Report, TierReport};
+pub use run::{DoctorOptions, run};
+
+/// The hidden subcommand that [`probe`] serves.
+pub const PROBE_COMMAND: &str = "doctor-probe";

@@ -1,0 +1,176 @@
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use soulbox_types::Tier;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Ok,
+    /// Works, with less than one would like.
+    Warn,
+    Fail,
+    /// Not tried; the detail says why.
+    Skipped,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Stable, for programs.
+    pub id: String,
+    pub title: String,
+    pub outcome: Outcome,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it.
+    pub advice: Option<String>,
+    /// The jail tier cannot do without.
+    pub required: bool,
+    pub millis: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierReport {
+    pub tier: Tier,
+    pub available: bool,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    pub version: String,
+    pub kernel: String,
+    pub checks: Vec<Check>,
+    pub tiers: Vec<TierReport>,
+}
+
+impl Report {
+    /// Whether `soulbox serve` can run here.
+    pub fn usable(&self) -> bool {
+        self.tiers
+            .iter()
+            .any(|tier| tier.tier == Tier::Jail && tier.available)
+    }
+
+    pub fn check(&self, id: &str) -> Option<&Check> {
+        self.checks.iter().find(|check| check.id == id)
+    }
+
+    /// A table for people.
+    pub fn render(&self) -> String {
+        let width = self
+            .checks
+            .iter()
+            .map(|check| check.title.len())
+            .max()
+            .unwrap_or(0);
+        let mut text = format!("soulbox {} on Linux {}\n\n", self.version, self.kernel);
+        let mut line = |parts: std::fmt::Arguments<'_>| {
+            // Writing to a String cannot fail.
+            writeln!(text, "{parts}").unwrap_or_default();
+        };
+        for check in &self.checks {
+            let word = match check.outcome {
+                Outcome::Ok => "ok",
+                Outcome::Warn => "warn",
+                Outcome::Fail => "FAIL",
+                Outcome::Skipped => "-",
+            };
+            line(format_args!(
+                "{word:>4}  {:width$}  {}",
+                check.title, check.detail
+            ));
+            if let Some(advice) = &check.advice {
+                line(format_args!("      {:width$}  → {advice}", ""));
+            }
+        }
+        line(format_args!("\nIsolation tiers"));
+        for tier in &self.tiers {
+            let word = if tier.available { "yes" } else { "no" };
+            let name = format!("{:?}", tier.tier).to_lowercase();
+            line(format_args!("{word:>4}  {name:width$}  {}", tier.reason));
+        }
+        text
+    }
+}
+
+/// The result of one check, before it has a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) outcome: Outcome,
+    pub(crate) detail: String,
+    pub(crate) advice: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn ok(detail: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Ok,
+            detail: detail.into(),
+            advice: None,
+        }
+    }
+
+    pub(crate) fn warn(detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Warn,
+            detail: detail.into(),
+            advice: Some(advice.into()),
+        }
+    }
+
+    pub(crate) fn fail(detail: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Fail,
+            detail: detail.into(),
+            advice: Some(advice.into()),
+        }
+    }
+
+    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Skipped,
+            detail: reason.into(),
+            advice: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_shows_every_check_with_its_advice() {
+        let check = Check {
+            id: "root".into(),
+            title: "root".into(),
+            outcome: Outcome::Fail,
+            detail: "uid 1000".into(),
+            advice: Some("run it as root".into()),
+            required: true,
+            millis: 1,
+        };
+        let tier = TierReport {
+            tier: Tier::Jail,
+            available: false,
+            reason: "root failed".into(),
+        };
+        let report = Report {
+            version: "0".into(),
+            kernel: "6".into(),
+            checks: vec![check],
+            tiers: vec![tier],
+        };
+        let text = report.render();
+        assert!(
+            text.contains("FAIL  root  uid 1000\n            → run it as root\n"),
+            "{text}"
+        );
+        assert!(text.contains("  no  jail  root failed\n"), "{text}");
+        assert!(!report.usable());
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["checks"][0]["outcome"], "fail");
+        assert_eq!(json["tiers"][0]["tier"], "jail");
+    }
+}
