@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use soulbox_client::config::DEFAULT_DATA_DIR;
 use soulbox_types::Secret;
 
 mod create;
@@ -65,6 +66,8 @@ Examples:
   soulbox dns
   soulbox dns --listen 127.0.0.1:53 --domain sbx.test")]
     Dns(soulbox_server::DnsArgs),
+    /// Find out what this machine can give, by trying it
+    Doctor(DoctorArgs),
     /// Make a sandbox, run one command in it, and throw it away
     Run(RunArgs),
     /// List the sandboxes
@@ -132,6 +135,25 @@ pub(crate) struct ServerArgs {
 )]
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
+}
+
+/// Find out what this machine can give, by trying it: namespaces, disks, control groups, firewall,
+/// gVisor, virtual machines. Exits with 0 when `soulbox serve` can run here.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo soulbox doctor
+  sudo soulbox doctor --json | jq -r '.tiers[] | select(.available) | .tier'")]
+pub(crate) struct DoctorArgs {
+    /// The server's data folder: its file system matters
+    #[arg(long, value_name = "DIR", env = "SOULBOX_DATA_DIR", default_value = DEFAULT_DATA_DIR)]
+    pub data_dir: PathBuf,
+    /// Without what takes seconds: starting gVisor and a virtual machine
+    #[arg(long)]
+    pub quick: bool,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// End sandboxes. Everything in them is lost.

@@ -7,6 +7,7 @@ use crate::{args::Command, sandbox::Interrupted};
 mod attach;
 mod completions;
 mod cp;
+mod doctor;
 mod exec;
 mod key;
 mod kill;
@@ -25,6 +26,7 @@ pub(crate) async fn dispatch(command: Command) -> Result<u8> {
     let result = match command {
         Command::Serve(args) => server::serve(*args).await,
         Command::Dns(args) => server::dns(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Run(args) => run::run(&args).await,
         Command::Ls(args) => ls::run(&args).await,
         Command::Ps(args) => ps::run(&args).await,

@@ -10,6 +10,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
+use soulbox_doctor::PROBE_COMMAND;
 
 mod args;
 mod attach;
@@ -27,6 +28,13 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_millis(100);
 const SERVER_SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
+    // The doctor tries dangerous things in copies of this program, which must have one thread.
+    let mut words = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    if let (Some(PROBE_COMMAND), Some(name)) = (words.next().as_deref(), words.next()) {
+        return soulbox_doctor::probe(&name);
+    }
     let cli = args::Cli::parse();
     let failure_code = cli.command.failure_code();
     let shutdown_limit = match cli.command {
