@@ -1,7 +1,7 @@
 //! Tenants and their API keys. All of them are in memory: every request asks.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -167,6 +167,12 @@ impl Control {
         Ok(())
     }
 
+    /// Follows changes that were made in the store itself: `soulbox key` works on the data folder.
+    pub(crate) async fn sync_keys(&self) -> Result<()> {
+        let _held = self.keys.changes.lock().await;
+        self.keys.replace(self.store.keys().await?)
+    }
+
     /// Writes when each key was last used.
     pub(crate) async fn flush_key_use(&self) -> Result<()> {
         let keys: Vec<_> = self.keys.by_hash.read().values().cloned().collect();
@@ -225,6 +231,18 @@ impl KeyRing {
             .write()
             .insert(key.row.hash.clone(), Arc::new(key));
         Ok(info)
+    }
+
+    /// Keys that are known already keep what only memory knows of them.
+    fn replace(&self, rows: Vec<KeyRow>) -> Result<()> {
+        let hashes: HashSet<_> = rows.iter().map(|row| row.hash.clone()).collect();
+        self.by_hash.write().retain(|hash, _| hashes.contains(hash));
+        for row in rows {
+            if !self.by_hash.read().contains_key(&row.hash) {
+                self.add(row)?;
+            }
+        }
+        Ok(())
     }
 
     fn of(&self, tenant: &TenantId) -> Vec<Arc<Key>> {

@@ -1,6 +1,7 @@
 //! Follows the node while the server runs, and keeps the store small.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -16,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Control, Result, idempotency::forget_before};
 
-const MAINTENANCE_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a key that was deleted in the data folder may still work.
+const TICK: Duration = Duration::from_secs(2);
+const TICKS_PER_RESYNC: u64 = 5;
+const TICKS_PER_PRUNE: u64 = 30;
 /// How long one can ask why a sandbox ended.
 const HISTORY: Duration = Duration::from_hours(30 * 24);
 
@@ -50,14 +54,16 @@ impl Control {
         }
     }
 
-    /// Finds ends whose events were missed.
-    async fn resync(&self) {
-        for id in self.registry.running() {
-            if self.node.get(&id).is_none() {
-                let detail = "the node does not have it any more".to_owned();
-                self.record_end(&id, EndReason::Died, detail).await;
-            }
+    /// Finds ends whose events were missed. One that is missing for the first time may have its
+    /// event still on the way, and that knows the reason.
+    async fn resync(&self, missing_before: &HashSet<SandboxId>) -> HashSet<SandboxId> {
+        let mut missing: HashSet<_> = self.registry.running().into_iter().collect();
+        missing.retain(|id| self.node.get(id).is_none());
+        for id in missing.intersection(missing_before) {
+            let detail = "the node does not have it any more".to_owned();
+            self.record_end(id, EndReason::Died, detail).await;
         }
+        missing
     }
 
     async fn prune(&self) -> Result<()> {
@@ -82,22 +88,31 @@ async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) 
             Ok(NodeEvent::Ended { id, reason, detail }) => {
                 control.record_end(&id, reason, detail).await;
             }
-            Err(RecvError::Lagged(_)) => control.resync().await,
+            // Their ends are found by the next two looks at the node.
+            Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "node events were missed"),
             Err(RecvError::Closed) => return,
         }
     }
 }
 
 async fn maintain(control: Weak<Control>) {
-    let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
+    let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let mut missing = HashSet::new();
+    for tick in 0_u64.. {
         ticks.tick().await;
         let Some(control) = control.upgrade() else {
             return;
         };
-        control.resync().await;
-        if let Err(error) = control.prune().await {
+        if let Err(error) = control.sync_keys().await {
+            tracing::warn!(%error, "could not look for changed API keys");
+        }
+        if tick.is_multiple_of(TICKS_PER_RESYNC) {
+            missing = control.resync(&missing).await;
+        }
+        if tick.is_multiple_of(TICKS_PER_PRUNE)
+            && let Err(error) = control.prune().await
+        {
             tracing::warn!(%error, "could not tidy the store");
         }
     }

@@ -22,7 +22,7 @@ use soulbox_control::{
     Tenant,
 };
 use soulbox_runtime::{Error as NodeError, Node};
-use soulbox_store::{SandboxRow, Store};
+use soulbox_store::{KeyRow, SandboxRow, Store};
 use soulbox_types::{EndReason, Limits, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis};
 use tempfile::TempDir;
 
@@ -175,6 +175,25 @@ async fn a_deleted_key_is_refused_at_once_and_the_last_one_stays() {
     ));
     let last = control.delete_key(&tenant, &second.info.id).await;
     assert!(matches!(last, Err(Error::LastKey)));
+}
+
+#[tokio::test]
+async fn keys_changed_in_the_store_itself_are_noticed() {
+    let world = world().await;
+    let beside = store(world.folder.path()).await;
+    let first = beside.keys().await.unwrap().remove(0);
+    let spare = KeyRow {
+        id: "spare".into(),
+        // Of 20 zero bytes.
+        hash: "$sha256$3kfJsn640wDbtfLDU+Yyw5MmLPBjQMT6fxtAxMvTb5A".into(),
+        ..first.clone()
+    };
+    beside.insert_key(&spare).await.unwrap();
+    beside.delete_key(&first.id).await.unwrap();
+    let zeros = format!("e2b_{}", "0".repeat(40));
+    let accepted = async || world.control.authenticate(&zeros).is_ok();
+    eventually("the new key works", accepted).await;
+    assert!(world.control.authenticate(world.key.expose()).is_err());
 }
 
 #[tokio::test]
@@ -338,6 +357,23 @@ async fn what_ends_on_its_own_is_recorded_with_its_reason() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("died: envd: signal 9"), "{error}");
+}
+
+#[tokio::test]
+async fn an_end_without_an_event_is_found_by_looking() {
+    let world = world().await;
+    let id = world.make().await;
+    world.node.forget(&id);
+    // The looks are seconds apart: here the clock is moved instead of waited for.
+    for _ in 0..1000 {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        tokio::time::resume();
+        if world.row(&id).await.end.is_some() {
+            return;
+        }
+    }
+    panic!("the end was never written");
 }
 
 #[tokio::test]
