@@ -12,7 +12,9 @@ fn main() -> ExitCode {
         ["preflight", dir] => match preflight(&PathBuf::from(dir)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(problems) => {
-                problems.iter().for_each(|problem| println!("{problem}"));
+                for problem in problems {
+                    println!("{problem}");
+                }
                 ExitCode::FAILURE
             }
         },
