@@ -82,7 +82,12 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
         .await
         .map_err(|e| startup::Error::Listen(options.port, e))?;
     let Startup { config, ready } = startup;
-    let markers = control::write_marker_files(&config.sandbox_id, &config.template_id);
+    // Anywhere but in a sandbox, /run is somebody else's.
+    let markers = if startup::is_init() {
+        control::write_marker_files(&config.sandbox_id, &config.template_id)
+    } else {
+        Ok(())
+    };
     let envd = Rc::new(Envd::new(config));
     if let Err(error) = markers {
         envd.logs.warn(

@@ -110,9 +110,23 @@ fn ensure_standard_streams() {
 
 /// As pid 1, ends every process of the sandbox. As anything else that would be the whole machine.
 pub(crate) fn kill_everything_if_init() {
-    if rustix::process::getpid() == Pid::INIT {
+    if is_init() {
         signal_everybody();
     }
+}
+
+pub(crate) fn is_init() -> bool {
+    rustix::process::getpid() == Pid::INIT
+}
+
+/// Whether this kernel is the sandbox's own, as in a virtual machine. In a jail, pid 1 is in a
+/// namespace of its own, and what belongs to the kernel (the clock) belongs to the host.
+pub(crate) fn owns_kernel() -> bool {
+    /// The kernel's fixed inode number of the first pid namespace.
+    const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+    is_init()
+        && std::fs::read_link("/proc/self/ns/pid")
+            .is_ok_and(|ns| ns.as_os_str() == FIRST_PID_NAMESPACE)
 }
 
 #[expect(unsafe_code, reason = "three calls that no safe crate offers")]

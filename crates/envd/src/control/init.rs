@@ -11,6 +11,7 @@ use soulbox_types::{ENVD_VERSION, Secret};
 use crate::{
     connect::frame,
     http::{body::Body, reply::Failure},
+    startup::owns_kernel,
     state::Envd,
     time,
 };
@@ -107,8 +108,12 @@ fn apply(envd: &Envd, init: Init) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A virtual machine that slept must be told the time. In a jail the clock is the host's, and right.
+/// A virtual machine that slept must be told the time. Elsewhere the clock is the host's, and is
+/// never touched, even where the kernel would let us.
 fn correct_clock(envd: &Envd, (seconds, nanos): (i64, u32)) {
+    if !owns_kernel() {
+        return;
+    }
     let now = rustix::time::clock_gettime(ClockId::Realtime);
     let nanoseconds = |s: i64, n: i64| i128::from(s) * 1_000_000_000 + i128::from(n);
     let ahead = nanoseconds(now.tv_sec, now.tv_nsec) - nanoseconds(seconds, i64::from(nanos));

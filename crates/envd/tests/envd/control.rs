@@ -1,0 +1,157 @@
+//! The node's routes, and the rules of the transport.
+
+use serde_json::json;
+
+use crate::support::{Envd, NODE_TOKEN, shell};
+
+const NODE: (&str, &str) = ("X-Soulbox-Node-Token", NODE_TOKEN);
+
+#[test]
+fn control_routes_are_for_the_node_only() {
+    let envd = Envd::start();
+    for (method, path) in [
+        ("POST", "/init"),
+        ("GET", "/soulbox/logs"),
+        ("POST", "/freeze"),
+    ] {
+        assert_eq!(envd.http(method, path, &[], b"").status, 401, "{path}");
+        let wrong = [("X-Soulbox-Node-Token", "wrong")];
+        assert_eq!(envd.http(method, path, &wrong, b"").status, 401, "{path}");
+    }
+    assert_eq!(envd.http("POST", "/freeze", &[NODE], b"").status, 501);
+}
+
+/// The real time: should envd ever move the clock here, it must not move it far.
+fn now() -> String {
+    let date = std::process::Command::new("date")
+        .args(["-u", "+%FT%TZ"])
+        .output()
+        .unwrap();
+    String::from_utf8(date.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn init_changes_the_settings() {
+    let envd = Envd::start();
+    let init =
+        |body: serde_json::Value| envd.http("POST", "/init", &[NODE], body.to_string().as_bytes());
+    let answer = init(json!({
+        "accessToken": "secret", "envVars": { "NEW": "1" }, "defaultUser": "daemon",
+        "defaultWorkdir": "/usr", "timestamp": now(),
+    }));
+    assert_eq!(
+        (answer.status, answer.header("x-envd-version")),
+        (204, Some("0.6.13"))
+    );
+    assert_eq!(envd.get("/envs").status, 401);
+    let token = ("X-Access-Token", "secret");
+    let env = envd.http("GET", "/envs", &[token], b"").json();
+    assert_eq!(
+        (&env["NEW"], &env["E2B_SANDBOX"]),
+        (&json!("1"), &json!("true"))
+    );
+    assert_eq!(
+        env.get("FROM_TEMPLATE"),
+        None,
+        "the caller's variables are replaced"
+    );
+    let (_, stream) = envd.start_process_with(&[token], &shell("id -un; pwd"));
+    assert_eq!(stream.finish().stdout(), "daemon\n/usr\n");
+
+    // One that was overtaken changes nothing; one without a token takes the token away.
+    assert_eq!(
+        init(json!({ "timestamp": "2000-01-01T00:00:00Z" })).status,
+        204
+    );
+    assert_eq!(envd.get("/envs").status, 401);
+    assert_eq!(init(json!({})).status, 204);
+    assert_eq!(envd.get("/envs").status, 200);
+}
+
+#[test]
+fn the_log_tells_of_processes_but_not_of_their_secrets() {
+    let envd = Envd::start();
+    let mut start = shell("cat");
+    start["process"]["envs"] = json!({ "PASSWORD": "hunter2" });
+    let (pid, stream) = envd.start_process(&start);
+    stream.finish();
+    let log = envd.http("GET", "/soulbox/logs", &[NODE], b"");
+    assert!(!log.text().contains("hunter2"));
+    let log = log.json();
+    let of_pid: Vec<_> = log
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["fields"]["pid"] == json!(pid.to_string()))
+        .map(|entry| entry["fields"]["event_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(of_pid, ["process_start", "process_end"]);
+    assert!(log[0]["at"].is_u64() && log[0]["level"] == "info" && log[0]["logger"].is_string());
+}
+
+#[test]
+fn metrics_have_every_field() {
+    let envd = Envd::start();
+    let metrics = envd.get("/metrics").json();
+    for field in [
+        "ts",
+        "cpu_count",
+        "cpu_used_pct",
+        "mem_total",
+        "mem_used",
+        "mem_cache",
+        "mem_total_mib",
+        "mem_used_mib",
+        "disk_used",
+        "disk_total",
+    ] {
+        assert!(metrics[field].is_number(), "{field} in {metrics}");
+    }
+    assert_eq!(metrics["mem_total"], 1 << 29);
+}
+
+#[test]
+fn wrong_routes_methods_and_types_are_told_apart() {
+    let envd = Envd::start();
+    assert_eq!(envd.get("/nowhere").status, 404);
+    assert_eq!(envd.call("process.Process/Fly", &json!({})).0, 404);
+    assert_eq!(envd.get("/process.Process/List").status, 405);
+    assert_eq!(envd.http("PUT", "/files", &[], b"").status, 405);
+    let wrong = envd.http(
+        "POST",
+        "/process.Process/List",
+        &[("Content-Type", "text/plain")],
+        b"",
+    );
+    assert_eq!(
+        (wrong.status, wrong.header("accept-post").is_some()),
+        (415, true)
+    );
+    assert_eq!(
+        envd.call("process.Process/List", &json!({ "unknown": 1 }))
+            .0,
+        200
+    );
+    let (status, error) = envd.call("process.Process/SendSignal", &json!({ "signal": "NONE" }));
+    assert_eq!((status, &error["code"]), (400, &json!("invalid_argument")));
+}
+
+#[test]
+fn browsers_may_ask_from_anywhere() {
+    let envd = Envd::start();
+    let origin = ("Origin", "https://example.com");
+    let asked = [
+        origin,
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "x-access-token"),
+    ];
+    let preflight = envd.http("OPTIONS", "/process.Process/List", &asked, b"");
+    assert_eq!(preflight.status, 204);
+    assert_eq!(preflight.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(
+        preflight.header("access-control-allow-headers"),
+        Some("x-access-token")
+    );
+    let plain = envd.http("GET", "/health", &[origin], b"");
+    assert_eq!(plain.header("access-control-allow-origin"), Some("*"));
+}
