@@ -21,7 +21,7 @@ async fn the_host_its_neighbours_and_private_addresses_are_refused_at_once() {
     );
 
     let neighbour = SocketAddr::from((other.address(), 8080));
-    let _service = inside(other.netns(), move || TcpListener::bind(neighbour)).unwrap();
+    let service = inside(other.netns(), move || TcpListener::bind(neighbour)).unwrap();
     assert_eq!(reach(&other, neighbour).await, Ok(()), "it does listen");
     assert_eq!(
         reach(&one, neighbour).await,
@@ -56,8 +56,9 @@ async fn the_host_its_neighbours_and_private_addresses_are_refused_at_once() {
             "{private:?}"
         );
     }
-    drop((one, other));
+    drop((one, other, service));
     network.close().await;
+    assert!(bed.links().is_empty());
 }
 
 #[tokio::test]
@@ -144,13 +145,13 @@ async fn an_opened_private_range_is_reached_and_its_neighbours_are_not() {
         Err(ErrorKind::ConnectionRefused)
     );
     let neighbour = SocketAddr::from((other.address(), 8080));
-    let _service = inside(other.netns(), move || TcpListener::bind(neighbour)).unwrap();
+    let service = inside(other.netns(), move || TcpListener::bind(neighbour)).unwrap();
     assert_eq!(
         reach(&slot, neighbour).await,
         Err(ErrorKind::ConnectionRefused),
         "opening a range never opens other sandboxes"
     );
-    drop((slot, other));
+    drop((slot, other, service));
     network.close().await;
 }
 
