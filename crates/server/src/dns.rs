@@ -7,11 +7,17 @@ use anyhow::Context;
 #[derive(Debug, Clone, clap::Args)]
 pub struct DnsArgs {
     /// Where questions are answered, over UDP and TCP
+    ///
+    /// Point the machine's resolver to it, for this domain only. systemd-resolved:
+    /// `resolvectl dns lo 127.0.0.1:5300; resolvectl domain lo '~sbx.localhost'`.
+    /// dnsmasq: `server=/sbx.localhost/127.0.0.1#5300`.
+    /// Without either: listen on 127.0.0.1:53 and put `nameserver 127.0.0.1` first in
+    /// /etc/resolv.conf (other names are refused, and the next server is asked).
     #[arg(
         long,
         env = "SOULBOX_DNS_LISTEN",
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:5353"
+        default_value = "127.0.0.1:5300"
     )]
     pub listen: SocketAddr,
     /// The domain; it and every name below it get the same answer

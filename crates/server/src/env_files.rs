@@ -99,7 +99,7 @@ fn header(key: Option<&Secret>) -> String {
     match key {
         Some(key) => format!("{KEY_LINE}{}\n", quoted(key.expose())),
         None => {
-            "# The key of the first start is lost. Make a new one: soulbox key create\n".to_owned()
+            "# No valid key is known here any more. Make a new one: soulbox key create\n".to_owned()
         }
     }
 }

@@ -33,8 +33,9 @@ pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow
     let sandbox_domain = endpoints
         .tls_domain()
         .unwrap_or_else(|| config.domain.clone());
-    let (parts, first_key) = wiring::assemble(&config, sandbox_domain, seed).await?;
-    announce(&config, &listeners, &endpoints, first_key)?;
+    let known_key = env_files::known_key(&config.data_dir)?;
+    let (parts, key) = wiring::assemble(&config, sandbox_domain, seed, known_key).await?;
+    announce(&config, &listeners, &endpoints, key.as_ref())?;
     run(listeners, &config.domain, parts, shutdown).await;
     drop(data_dir);
     Ok(())
@@ -111,20 +112,16 @@ fn announce(
     config: &Config,
     listeners: &Listeners,
     endpoints: &Endpoints,
-    first_key: Option<Secret>,
+    key: Option<&Secret>,
 ) -> anyhow::Result<()> {
     let dir = &config.data_dir;
-    let key = match first_key {
-        Some(key) => Some(key),
-        None => env_files::known_key(dir)?,
-    };
     if key.is_none() {
         tracing::warn!(
-            "the API key of the first start is no longer in {}: make a new one with `soulbox key create`",
+            "no valid API key is in {} any more: make a new one with `soulbox key create`",
             env_files::path(dir).display()
         );
     }
-    env_files::write(dir, key.as_ref(), endpoints)
+    env_files::write(dir, key, endpoints)
         .with_context(|| format!("could not write {}", env_files::path(dir).display()))?;
     print_quick_start(dir, endpoints, listeners.addresses()?.admin);
     Ok(())

@@ -23,11 +23,13 @@ use crate::{
 const FINISH_LIMIT: Duration = Duration::from_secs(3);
 
 /// `sandbox_domain`: what clients that did not come by a name are told, with its port.
-/// Besides the parts, the first API key, when it was made just now.
+/// Besides the parts, an API key in clear: the first one, when it was made just now, or
+/// `known_key`, when that is (still) one.
 pub(crate) async fn assemble(
     config: &Config,
     sandbox_domain: String,
     seed: Secret,
+    known_key: Option<Secret>,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
     let (programs, template) = prepare(config).await?;
     let jail = open_jail(config, programs, template.clone()).await?;
@@ -66,7 +68,10 @@ pub(crate) async fn assemble(
     )
     .await
     .context("could not start the control plane")?;
-    let first_key = control.ensure_default_tenant().await?.map(|made| made.key);
+    let key = match control.ensure_default_tenant().await? {
+        Some(first) => Some(first.key),
+        None => known_key.filter(|key| control.authenticate(key.expose()).is_ok()),
+    };
     let api = soulbox_api::router(
         Arc::clone(&control),
         ApiConfig {
@@ -84,7 +89,7 @@ pub(crate) async fn assemble(
             jail.close().await;
         }),
     };
-    Ok((parts, first_key))
+    Ok((parts, key))
 }
 
 fn sandboxes_dir(config: &Config) -> std::path::PathBuf {

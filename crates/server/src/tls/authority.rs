@@ -37,9 +37,38 @@ const RENEW_BEFORE: Duration = Duration::from_hours(24 * 30);
 struct Issued {
     domain: String,
     addresses: Vec<IpAddr>,
-    /// Seconds since 1970.
-    ca_expires: u64,
-    leaf_expires: u64,
+    ca: Validity,
+    leaf: Validity,
+}
+
+/// In seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Validity {
+    from: u64,
+    until: u64,
+}
+
+impl Validity {
+    /// From a day ago: the clocks of clients differ.
+    fn starting(now: SystemTime, life: Duration) -> Self {
+        Self {
+            from: seconds(now - DAY),
+            until: seconds(now + life),
+        }
+    }
+
+    /// False also when it was made by a clock that was ahead.
+    fn holds(self, now: SystemTime) -> bool {
+        self.from <= seconds(now) && seconds(now + RENEW_BEFORE) < self.until
+    }
+
+    fn params(self) -> CertificateParams {
+        let epoch = date_time_ymd(1970, 1, 1);
+        let mut params = CertificateParams::default();
+        params.not_before = epoch + Duration::from_secs(self.from);
+        params.not_after = epoch + Duration::from_secs(self.until);
+        params
+    }
 }
 
 /// Makes what is missing or due. The authority stays as long as the domain does, because people
@@ -52,25 +81,24 @@ pub(super) fn ensure(
 ) -> anyhow::Result<()> {
     fs::create_dir_all(dir)?;
     let issued = read_issued(dir)?;
-    let due = seconds(now + RENEW_BEFORE);
     let files = |names: &[&str]| names.iter().all(|name| dir.join(name).is_file());
 
-    let authority = issued
+    let authority =
+        issued.filter(|i| i.domain == domain && i.ca.holds(now) && files(&[CA, CA_KEY]));
+    let leaf_holds = authority
         .as_ref()
-        .filter(|i| i.domain == domain && i.ca_expires > due && files(&[CA, CA_KEY]));
-    let ca_expires = match authority {
-        Some(issued) => issued.ca_expires,
-        None => make_authority(dir, domain, now)?,
-    };
-    let leaf = authority
-        .filter(|i| i.addresses == addresses && i.leaf_expires > due && files(&[LEAF, LEAF_KEY]));
-    if leaf.is_none() {
-        let leaf_expires = make_leaf(dir, domain, addresses, now)?;
+        .is_some_and(|i| i.addresses == addresses && i.leaf.holds(now) && files(&[LEAF, LEAF_KEY]));
+    if !leaf_holds {
+        let ca = match authority {
+            Some(issued) => issued.ca,
+            None => make_authority(dir, domain, now)?,
+        };
+        let leaf = make_leaf(dir, domain, addresses, now)?;
         let issued = Issued {
             domain: domain.to_owned(),
             addresses: addresses.to_vec(),
-            ca_expires,
-            leaf_expires,
+            ca,
+            leaf,
         };
         private_file::write(
             &dir.join(ISSUED),
@@ -90,9 +118,10 @@ fn read_issued(dir: &Path) -> anyhow::Result<Option<Issued>> {
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-fn make_authority(dir: &Path, domain: &str, now: SystemTime) -> anyhow::Result<u64> {
+fn make_authority(dir: &Path, domain: &str, now: SystemTime) -> anyhow::Result<Validity> {
     let key = KeyPair::generate()?;
-    let mut params = dated(now, CA_LIFE);
+    let validity = Validity::starting(now, CA_LIFE);
+    let mut params = validity.params();
     params.distinguished_name = named(&format!("SoulBox local CA for {domain}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -107,7 +136,7 @@ fn make_authority(dir: &Path, domain: &str, now: SystemTime) -> anyhow::Result<u
     let certificate = params.self_signed(&key)?;
     private_file::write(&dir.join(CA_KEY), SECRET, key.serialize_pem().as_bytes())?;
     private_file::write(&dir.join(CA), PUBLIC, certificate.pem().as_bytes())?;
-    Ok(seconds(now + CA_LIFE))
+    Ok(validity)
 }
 
 fn make_leaf(
@@ -115,13 +144,14 @@ fn make_leaf(
     domain: &str,
     addresses: &[IpAddr],
     now: SystemTime,
-) -> anyhow::Result<u64> {
+) -> anyhow::Result<Validity> {
     let ca = fs::read_to_string(dir.join(CA))?;
     let ca_key = KeyPair::from_pem(&fs::read_to_string(dir.join(CA_KEY))?)
         .with_context(|| format!("{CA_KEY} is damaged; remove it to make a new one"))?;
     let issuer = Issuer::from_ca_cert_pem(&ca, ca_key)?;
 
-    let mut params = dated(now, LEAF_LIFE);
+    let validity = Validity::starting(now, LEAF_LIFE);
+    let mut params = validity.params();
     params.distinguished_name = named(domain);
     for name in [domain, &format!("*.{domain}"), "localhost"] {
         params
@@ -146,16 +176,7 @@ fn make_leaf(
     let certificate = params.signed_by(&key, &issuer)?;
     private_file::write(&dir.join(LEAF_KEY), SECRET, key.serialize_pem().as_bytes())?;
     private_file::write(&dir.join(LEAF), PUBLIC, certificate.pem().as_bytes())?;
-    Ok(seconds(now + LEAF_LIFE))
-}
-
-/// Valid from a day ago: the clocks of clients differ.
-fn dated(now: SystemTime, life: Duration) -> CertificateParams {
-    let epoch = date_time_ymd(1970, 1, 1);
-    let mut params = CertificateParams::default();
-    params.not_before = epoch + Duration::from_secs(seconds(now - DAY));
-    params.not_after = epoch + Duration::from_secs(seconds(now + life));
-    params
+    Ok(validity)
 }
 
 fn named(common_name: &str) -> DistinguishedName {

@@ -145,6 +145,18 @@ fn certificates_stay_until_they_are_due() {
 }
 
 #[test]
+fn certificates_of_a_clock_that_was_ahead_are_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let leaf = || fs::read_to_string(dir.path().join("leaf.pem")).unwrap();
+    let now = SystemTime::now();
+    let ahead = now + Duration::from_hours(24 * 100);
+    authority::ensure(dir.path(), "sbx.localhost", &[], ahead).unwrap();
+    let early = leaf();
+    authority::ensure(dir.path(), "sbx.localhost", &[], now).unwrap();
+    assert_ne!(leaf(), early);
+}
+
+#[test]
 fn keys_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
