@@ -123,8 +123,12 @@ impl Error {
                 "deadline_exceeded" => "give the command more time with --timeout",
                 _ => return None,
             },
-            Self::SandboxGone { .. } | Self::Cut { .. } => {
+            Self::SandboxGone { .. } => {
                 "it was killed or reached its end of life; `soulbox timeout` gives a sandbox more time"
+            }
+            Self::Cut { .. } => {
+                "the sandbox ended, or the server was restarted: then the command still runs, see \
+                 `soulbox ps` and `soulbox attach`"
             }
             Self::Protocol { .. } => "is the address that of a SoulBox or E2B server?",
             Self::Source(_) => return None,

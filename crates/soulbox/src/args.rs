@@ -21,7 +21,7 @@ pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
 
 /// SoulBox: sandboxes for code that you do not trust, on your own machine.
 #[derive(Debug, Parser)]
-#[command(name = "soulbox", version, propagate_version = true, after_long_help = EXIT_CODES)]
+#[command(name = "soulbox", version, after_long_help = EXIT_CODES)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -66,40 +66,26 @@ Examples:
   soulbox dns
   soulbox dns --listen 127.0.0.1:53 --domain sbx.test")]
     Dns(soulbox_server::DnsArgs),
-    /// Find out what this machine can give, by trying it
     Doctor(DoctorArgs),
-    /// Make a sandbox, run one command in it, and throw it away
     Run(RunArgs),
-    /// List the sandboxes
     #[command(visible_alias = "list")]
     Ls(ListArgs),
-    /// List the processes that were started in a sandbox
     Ps(ProcessesArgs),
-    /// Run a command in a sandbox that is there
     Exec(ExecArgs),
-    /// Watch the output of a running process
     Attach(AttachArgs),
-    /// Open a terminal in a sandbox, or in a new one
     Shell(ShellArgs),
-    /// Copy files and folders into, out of and between sandboxes
     Cp(CopyArgs),
-    /// Show what happened to a sandbox
     Logs(LogsArgs),
-    /// End sandboxes
     #[command(visible_alias = "rm")]
     Kill(KillArgs),
-    /// Show what sandboxes use of cpu, memory and disk
     Stats(StatsArgs),
-    /// Say when a sandbox ends, counted from now
     Timeout(TimeoutArgs),
     /// Manage API keys
     Key {
         #[command(subcommand)]
         command: KeyCommand,
     },
-    /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Print the version
     Version(VersionArgs),
 }
 
@@ -137,8 +123,10 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// Find out what this machine can give, by trying it: namespaces, disks, control groups, firewall,
-/// gVisor, virtual machines. Exits with 0 when `soulbox serve` can run here.
+/// Find out what this machine can give, by trying it.
+///
+/// Namespaces, disks, control groups, firewall, gVisor, virtual machines: each is really used and
+/// put away again. Exits with 0 when `soulbox serve` can run here.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -156,7 +144,9 @@ pub(crate) struct DoctorArgs {
     pub json: bool,
 }
 
-/// End sandboxes. Everything in them is lost.
+/// End sandboxes.
+///
+/// Everything in them is lost.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -174,7 +164,9 @@ pub(crate) struct KillArgs {
     pub server: ServerArgs,
 }
 
-/// Say when a sandbox ends, counted from now: earlier or later than it would have.
+/// Say when a sandbox ends, counted from now.
+///
+/// Earlier or later than it would have ended.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -202,6 +194,7 @@ pub(crate) struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
+/// Print the version.
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {
     /// For programs

@@ -6,14 +6,16 @@ use anyhow::Result;
 use soulbox_client::{
     Client, Config, Envd, Error,
     config::{Flags, Source},
-    model::SandboxDetail,
+    model::{KeyMask, SandboxDetail},
 };
+use soulbox_types::Secret;
 
 use crate::{args::ServerArgs, report::advice};
 
 #[derive(Debug)]
 pub(crate) struct Server {
     pub client: Client,
+    key: Secret,
     key_source: Source,
 }
 
@@ -23,6 +25,7 @@ impl Server {
         let extra_roots = variable("SSL_CERT_FILE").map(PathBuf::from);
         Ok(Self {
             client: Client::new(&config, extra_roots),
+            key: config.api_key,
             key_source: config.key_source,
         })
     }
@@ -56,6 +59,15 @@ impl Server {
             .client
             .envd(&detail.listed.id, detail.envd_access_token)
             .as_user(user))
+    }
+
+    /// Whether this is the key that we show: as sure as its mask is.
+    pub(crate) fn uses(&self, mask: &KeyMask) -> bool {
+        let key = self.key.expose();
+        key.strip_prefix(&mask.prefix).is_some_and(|value| {
+            value.starts_with(&mask.masked_value_prefix)
+                && value.ends_with(&mask.masked_value_suffix)
+        })
     }
 
     /// A refused key may come from a place that the user forgot about.
@@ -147,5 +159,23 @@ mod tests {
         for bad in ["", "../x", "A", "i/x", "é"] {
             assert!(check(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_mask() {
+        let args = ServerArgs {
+            api_url: Some("http://127.0.0.1:1".to_owned()),
+            api_key: Some(Secret::new("e2b_ab00cdef")),
+            data_dir: None,
+        };
+        let server = Server::connect(&args).unwrap();
+        let mask = |first: &str, last: &str| KeyMask {
+            prefix: "e2b_".to_owned(),
+            value_length: 8,
+            masked_value_prefix: first.to_owned(),
+            masked_value_suffix: last.to_owned(),
+        };
+        assert!(server.uses(&mask("ab", "cdef")));
+        assert!(!server.uses(&mask("ab", "cdee")) && !server.uses(&mask("00", "cdef")));
     }
 }

@@ -4,23 +4,22 @@ use super::ServerArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key and print it, once
     Create(KeyCreateArgs),
-    /// List the keys
     Ls(KeyListArgs),
-    /// Delete keys: clients that use them are refused from then on
     Rm(KeyRemoveArgs),
 }
 
 /// For the operator who has no key (any more).
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Offline {
-    /// Straight in the data folder's database; a running server sees it after its next start
+    /// Straight in the data folder's database; a running server notices within seconds
     #[arg(long)]
     pub offline: bool,
 }
 
-/// Make a key and print it. It is shown only this once; the server keeps a hash.
+/// Make a key and print it, once.
+///
+/// It is never shown again: the server keeps a hash.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +38,7 @@ pub(crate) struct KeyCreateArgs {
     pub server: ServerArgs,
 }
 
-/// List the keys, without the keys themselves.
+/// List the keys, masked.
 #[derive(Debug, Args)]
 pub(crate) struct KeyListArgs {
     #[command(flatten)]
@@ -51,7 +50,9 @@ pub(crate) struct KeyListArgs {
     pub server: ServerArgs,
 }
 
-/// Delete keys: clients that use them are refused from then on.
+/// Delete keys.
+///
+/// Clients that use them are refused from then on. The key of this very command is not deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

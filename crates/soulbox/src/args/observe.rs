@@ -20,7 +20,10 @@ pub(crate) struct ListArgs {
     pub server: ServerArgs,
 }
 
-/// List the processes that were started in a sandbox through its agent and still run.
+/// List the processes that were started in a sandbox.
+///
+/// Those that were started through its agent and still run; `soulbox exec SANDBOX ps aux` shows
+/// the others too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +39,9 @@ pub(crate) struct ProcessesArgs {
     pub server: ServerArgs,
 }
 
-/// Show what happened to a sandbox: its life, its processes, what its agent reported.
+/// Show what happened to a sandbox.
+///
+/// Its life, the starts and ends of its processes, and what its agent reported.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

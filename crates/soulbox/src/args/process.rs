@@ -105,14 +105,16 @@ pub(crate) struct ExecArgs {
     #[arg(short, long, conflicts_with_all = ["tty", "interactive"])]
     pub detach: bool,
     /// On a terminal
-    #[arg(long)]
+    #[arg(short, long)]
     pub tty: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }
 
-/// Watch the output of a running process: first what it said before (as much as is kept), then
-/// what it says. Ctrl-C stops watching; the process goes on.
+/// Watch the output of a running process.
+///
+/// First what it said before (as much as is kept), then what it says. Exits with its exit code.
+/// Ctrl-C stops watching; the process goes on.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -130,9 +132,10 @@ pub(crate) struct AttachArgs {
     pub server: ServerArgs,
 }
 
-/// Open a terminal in a sandbox, or in a new one that ends with it.
+/// Open a terminal in a sandbox, or in a new one.
 ///
-/// While the terminal is open the sandbox does not reach its end of life.
+/// A new sandbox ends with its terminal. While a terminal is open, its sandbox does not reach its
+/// end of life.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

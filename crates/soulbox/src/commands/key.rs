@@ -8,8 +8,9 @@ use soulbox_types::Secret;
 
 use crate::{
     args::{KeyCommand, Offline, ServerArgs},
-    context::unique,
+    context::{Server, unique},
     output::{self, Columns, cell, units},
+    report::advice,
 };
 
 mod offline;
@@ -17,7 +18,7 @@ mod online;
 
 /// The two places where keys can be worked on.
 enum Keys {
-    Server(Box<crate::context::Server>),
+    Server(Box<Server>),
     Folder(Box<soulbox_server::KeyStore>),
 }
 
@@ -39,16 +40,31 @@ pub(super) async fn run(command: &KeyCommand) -> Result<u8> {
             }
         }
         KeyCommand::Rm(args) => {
-            let keys = Keys::open(&args.server, args.offline).await?;
-            let known: Vec<String> = keys.list().await?.into_iter().map(|key| key.id).collect();
-            for id in &args.ids {
-                let id = unique(id, &known)?;
-                keys.remove(id).await?;
-                output::text(&output::printable(id))?;
-            }
+            remove(&Keys::open(&args.server, args.offline).await?, &args.ids).await?;
         }
     }
     Ok(0)
+}
+
+async fn remove(keys: &Keys, ids: &[String]) -> Result<()> {
+    let known = keys.list().await?;
+    let known_ids: Vec<String> = known.iter().map(|key| key.id.clone()).collect();
+    for id in ids {
+        let id = unique(id, &known_ids)?;
+        let own = |server: &Server| {
+            known
+                .iter()
+                .any(|key| key.id == id && server.uses(&key.mask))
+        };
+        if matches!(keys, Keys::Server(server) if own(server)) {
+            let hint =
+                "show another key with --api-key; the data folder's `env` file needs one too";
+            return Err(advice("this is the key that the command itself uses", hint));
+        }
+        keys.remove(id).await?;
+        output::text(&output::printable(id))?;
+    }
+    Ok(())
 }
 
 struct NewKey {
