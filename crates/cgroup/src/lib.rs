@@ -14,6 +14,7 @@
 //! - `group`: one sandbox's group: joining, the view from inside, removal
 //! - `limits`: ceilings, as the files of v1 and v2 want them
 //! - `freeze`, `kill`, `stats`: what is done to a running group
+//! - `warm`: making the next join cheap
 //! - `file`: one-line files, with errors that name them
 
 mod discover;
@@ -25,6 +26,7 @@ mod kill;
 mod limits;
 mod manager;
 mod stats;
+mod warm;
 
 pub use discover::{Controller, Version};
 pub use error::{Error, Result};

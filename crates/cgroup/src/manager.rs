@@ -133,6 +133,12 @@ impl Manager {
     }
 }
 
+impl Manager {
+    pub(crate) fn hierarchies(&self) -> &[Hierarchy] {
+        &self.shared.hierarchies
+    }
+}
+
 /// Names become paths: nothing that leads elsewhere, nor the name of a control file.
 fn check_name(name: &str) -> Result<()> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';

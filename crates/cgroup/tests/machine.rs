@@ -175,6 +175,17 @@ fn a_frozen_group_can_be_killed_and_removed() {
 }
 
 #[test]
+fn warming_up_moves_nobody() {
+    let Some(machine) = Machine::open("warm") else {
+        return;
+    };
+    let groups = || fs_err::read_to_string("/proc/self/cgroup").unwrap();
+    let before = groups();
+    machine.manager.warm_up();
+    assert_eq!(groups(), before);
+}
+
+#[test]
 fn a_fork_bomb_stays_within_its_limit_and_dies() {
     let Some(machine) = Machine::open("bomb") else {
         return;
