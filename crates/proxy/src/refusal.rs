@@ -143,7 +143,7 @@ impl Audience {
                 .unwrap_or("")
         };
         let agent = text("user-agent");
-        let engine = ["AppleWebKit/", "Gecko/", "Trident/", "Presto/"];
+        let engine = ["AppleWebKit", "Gecko", "Trident", "Presto"];
         let script = ["cors", "no-cors", "same-origin", "websocket"];
         if engine.iter().any(|engine| agent.contains(engine))
             && !script.contains(&text("sec-fetch-mode"))

@@ -34,7 +34,7 @@ pub(crate) struct Target {
 pub(crate) fn route(domain: &str, method: &Method, uri: &Uri, headers: &HeaderMap) -> Route {
     let host = host(uri, headers).map(|host| without_port(host).to_ascii_lowercase());
     let host = host.as_deref().unwrap_or("");
-    if let Some(by_host) = route_by_host(host) {
+    if let Some(by_host) = route_by_host(host, domain) {
         return by_host;
     }
     if !is_shared(host, domain) {
@@ -80,14 +80,15 @@ fn without_port(host: &str) -> &str {
 }
 
 /// `None`: the host does not look like `<port>-<id>.…` at all.
-fn route_by_host(host: &str) -> Option<Route> {
-    let (label, _domain) = host.split_once('.')?;
+fn route_by_host(host: &str, domain: &str) -> Option<Route> {
+    let (label, parent) = host.split_once('.')?;
     let (port, id) = label.split_once('-')?;
     let looks_right = !port.is_empty()
         && port.bytes().all(|b| b.is_ascii_digit())
         // `127-0-0-1.example.org` and its like are addresses in disguise.
         && id.matches('-').count() <= 1;
-    looks_right.then(|| target(id, port))
+    // Below our own domain such a name cannot mean anything else, so a mistake in it is told.
+    (looks_right || parent == domain).then(|| target(id, port))
 }
 
 fn target(id: &str, port: &str) -> Route {
@@ -200,6 +201,12 @@ mod tests {
             "80-.x",
         ] {
             assert!(matches!(ask(host, &[]), Route::Bad(_)), "{host}");
+        }
+        for host in ["x-iabc.sbx.localhost", "80-a-b-c.sbx.localhost"] {
+            assert!(
+                !matches!(ask(host, &[]), Route::NotOurs),
+                "{host} is below our domain"
+            );
         }
         for (id, port) in [("../x", "80"), ("iabc", "x"), ("iabc", "-1"), ("", "80")] {
             let fields = [(SANDBOX_ID_HEADER, id), (SANDBOX_PORT_HEADER, port)];

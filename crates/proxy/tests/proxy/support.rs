@@ -52,6 +52,7 @@ impl FakeNode {
             env: BTreeMap::new(),
             metadata: BTreeMap::new(),
             network: NetworkPolicy::default(),
+            lifecycle: soulbox_types::Lifecycle::default(),
             access_token: Some(Secret::new(TOKEN)),
             node_token: Secret::random(),
             created_at: UnixMillis::now(),
