@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use self::{body::Body, reply::Failure};
 use crate::{
     auth::{self, Token},
-    control, files, rpc,
+    control, files, memory, rpc,
     state::Envd,
 };
 
@@ -49,6 +49,7 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
                 .max_buf_size(MAX_BUFFER)
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
+            memory::tidy_soon(&envd);
         });
     }
 }

@@ -15,6 +15,7 @@ mod control;
 mod files;
 mod http;
 mod logs;
+mod memory;
 mod metrics;
 mod paths;
 mod poll;

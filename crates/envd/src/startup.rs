@@ -16,6 +16,8 @@ use soulbox_types::{
     guest::{CONFIG_FD, READY_FD},
 };
 
+use crate::memory;
+
 /// A configuration is a few kilobytes; the environment may make it more.
 const MAX_CONFIG: u64 = 8 << 20;
 
@@ -71,7 +73,7 @@ pub(crate) struct Startup {
 
 impl Startup {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
-        limit_malloc_arenas();
+        memory::limit_heaps();
         let mut text = Vec::new();
         let ready = if let Some(path) = &options.config {
             File::open(path)
@@ -129,7 +131,7 @@ pub(crate) fn owns_kernel() -> bool {
             .is_ok_and(|ns| ns.as_os_str() == FIRST_PID_NAMESPACE)
 }
 
-#[expect(unsafe_code, reason = "three calls that no safe crate offers")]
+#[expect(unsafe_code, reason = "two calls that no safe crate offers")]
 mod raw {
     use std::{
         io,
@@ -154,15 +156,6 @@ mod raw {
             libc::kill(-1, libc::SIGKILL);
         }
     }
-
-    /// The few file threads share one heap: by default each would get and keep its own.
-    pub(super) fn limit_malloc_arenas() {
-        // SAFETY: called before any other thread exists.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::mallopt(libc::M_ARENA_MAX, 1);
-        }
-    }
 }
 
-use raw::{inherited, limit_malloc_arenas, signal_everybody};
+use raw::{inherited, signal_everybody};

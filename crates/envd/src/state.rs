@@ -9,6 +9,7 @@ use soulbox_types::{EnvdConfig, Secret};
 
 use crate::{
     logs::Logs,
+    memory::Tidying,
     metrics::Metrics,
     process::Table,
     users::{self, User},
@@ -26,6 +27,7 @@ pub(crate) struct Envd {
     pub(crate) processes: Table,
     pub(crate) watchers: Watchers,
     pub(crate) logs: Logs,
+    pub(crate) tidying: Tidying,
     pub(crate) metrics: Metrics,
     /// The time of the last `/init` that was obeyed.
     pub(crate) initialised_at: Cell<Option<(i64, u32)>>,
@@ -76,6 +78,7 @@ impl Envd {
             processes: Table::default(),
             watchers: Watchers::default(),
             logs: Logs::default(),
+            tidying: Tidying::default(),
             initialised_at: Cell::new(None),
         }
     }

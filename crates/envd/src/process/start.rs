@@ -12,7 +12,7 @@ use super::{
     spawn::{self, Ends, REPORT, Stdio},
 };
 use crate::{
-    paths,
+    memory, paths,
     poll::pollable,
     proto::process::{PtySize, StartRequest},
     state::Envd,
@@ -150,6 +150,8 @@ pub(super) fn finish_if_complete(envd: &Rc<Envd>, process: &Rc<Process>) {
     tokio::task::spawn_local(async move {
         tokio::time::sleep(RETENTION).await;
         envd.processes.forget(&process);
+        drop(process);
+        memory::tidy_soon(&envd);
     });
 }
 

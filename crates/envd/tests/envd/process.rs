@@ -316,7 +316,7 @@ fn a_stream_of_input_keeps_its_order() {
         [&[0, 0, 0, 0, 2], &b"{}"[..], &[2, 0, 0, 0, 2], b"{}"].concat()
     );
     envd.call("process.Process/CloseStdin", &connect(pid));
-    let expected: String = (0..500).map(|i| format!("{i}\n")).collect();
+    let expected: String = (0..500).fold(String::new(), |text, i| format!("{text}{i}\n"));
     assert_eq!(stream.finish().stdout(), expected);
 }
 
