@@ -78,6 +78,7 @@ impl Control {
             network: NetworkPolicy {
                 allow_internet: request.allow_internet,
             },
+            lifecycle: soulbox_types::Lifecycle::default(),
             access_token: request.secure.then(|| self.tokens.access_token(&id)),
             node_token: Secret::random(),
             created_at: now,
@@ -171,11 +172,7 @@ impl Control {
 
     /// The error of the create itself is what the client gets, so one of these is only logged.
     async fn write_failure(&self, id: &SandboxId, error: &Error, keyed: bool) {
-        let end = EndRow {
-            at: UnixMillis::now(),
-            reason: EndReason::CreateFailed,
-            detail: error.to_string(),
-        };
+        let end = EndRow::now(EndReason::CreateFailed, &error.to_string());
         let mut written = self.store.end_sandbox(id, &end).await;
         if keyed {
             written = written.and(self.store.forget_idempotency(id).await);

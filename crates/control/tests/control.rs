@@ -560,6 +560,7 @@ fn stray(tenant: TenantId) -> SandboxSpec {
         env: BTreeMap::new(),
         metadata: BTreeMap::new(),
         network: soulbox_types::NetworkPolicy::default(),
+        lifecycle: soulbox_types::Lifecycle::default(),
         access_token: None,
         node_token: Secret::random(),
         created_at: UnixMillis::now(),

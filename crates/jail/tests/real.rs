@@ -97,6 +97,7 @@ impl Fixture {
             env: [].into(),
             metadata: [].into(),
             network: NetworkPolicy::default(),
+            lifecycle: soulbox_types::Lifecycle::default(),
             access_token: None,
             node_token: Secret::random(),
             created_at: now,

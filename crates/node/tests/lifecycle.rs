@@ -125,6 +125,7 @@ fn spec(life: Duration) -> SandboxSpec {
         env: [("KEY".to_owned(), "value".to_owned())].into(),
         metadata: [("who".to_owned(), "测试".to_owned())].into(),
         network: NetworkPolicy::default(),
+        lifecycle: soulbox_types::Lifecycle::default(),
         access_token: Some(Secret::random()),
         node_token: Secret::random(),
         created_at: now,

@@ -21,7 +21,9 @@ pub use guest::EnvdConfig;
 pub use id::{InvalidId, SandboxId, TemplateId, TenantId};
 pub use limits::Limits;
 pub use secret::Secret;
-pub use spec::{EndReason, NetworkPolicy, SandboxSpec, SandboxState, Tier};
+pub use spec::{
+    EndReason, Kept, Lifecycle, NetworkPolicy, OnTimeout, SandboxSpec, SandboxState, Tier,
+};
 pub use time::UnixMillis;
 
 /// The envd protocol version that we report. It is E2B's: their SDKs switch features on by it.

@@ -30,6 +30,42 @@ impl NetworkPolicy {
     }
 }
 
+/// What is left of a sandbox when its processes stop: everything, or its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kept {
+    Memory,
+    Filesystem,
+}
+
+impl Kept {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Filesystem => "filesystem",
+        }
+    }
+}
+
+/// What happens when the deadline is reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnTimeout {
+    #[default]
+    Kill,
+    Pause(Kept),
+}
+
+/// How a sandbox ends, rests and wakes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    pub on_timeout: OnTimeout,
+    /// Traffic wakes it when it is paused.
+    pub auto_resume: bool,
+    /// The life that it was created with, in seconds: traffic that wakes it gives as much again.
+    pub timeout_seconds: u64,
+}
+
 /// The whole wish for one sandbox. Written to its state folder before anything is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxSpec {
@@ -42,6 +78,8 @@ pub struct SandboxSpec {
     pub env: BTreeMap<String, String>,
     pub metadata: BTreeMap<String, String>,
     pub network: NetworkPolicy,
+    #[serde(default)]
+    pub lifecycle: Lifecycle,
     /// What clients must show envd. `None`: an unsecured sandbox (v1 API with `secure: false`).
     pub access_token: Option<Secret>,
     /// What the node shows envd on control routes. Never leaves the node.

@@ -86,6 +86,7 @@ impl Node for FakeNode {
             env: BTreeMap::new(),
             metadata: BTreeMap::new(),
             network: NetworkPolicy::default(),
+            lifecycle: soulbox_types::Lifecycle::default(),
             access_token: None,
             node_token: Secret::new("node"),
             created_at: UnixMillis(0),
