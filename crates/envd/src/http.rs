@@ -4,7 +4,7 @@ pub(crate) mod body;
 pub(crate) mod cors;
 pub(crate) mod reply;
 
-use std::{convert::Infallible, rc::Rc, time::Duration};
+use std::{cell::Cell, convert::Infallible, rc::Rc, time::Duration};
 
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -23,8 +23,12 @@ const IDLE: Duration = Duration::from_secs(640);
 /// Bounds what a connection may hold: headers in, frames out.
 const MAX_BUFFER: usize = 64 << 10;
 
+/// Programs inside can connect too, and each connection costs memory.
+const MAX_CONNECTIONS: usize = 2_048;
+
 /// Accepts for ever. A connection that fails or panics ends alone.
 pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
+    let connections = Rc::new(Cell::new(0));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -36,9 +40,13 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
                 continue;
             }
         };
+        let Some(open) = Open::new(&connections) else {
+            continue;
+        };
         let _unsupported = stream.set_nodelay(true);
         let envd = Rc::clone(&envd);
         tokio::task::spawn_local(async move {
+            let _open = open;
             let service = service_fn(|request| {
                 let envd = Rc::clone(&envd);
                 async move { Ok::<_, Infallible>(handle(envd, request).await) }
@@ -51,6 +59,25 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
                 .await;
             memory::tidy_soon(&envd);
         });
+    }
+}
+
+/// Counts a connection while it lives, however it ends.
+struct Open(Rc<Cell<usize>>);
+
+impl Open {
+    fn new(count: &Rc<Cell<usize>>) -> Option<Self> {
+        if count.get() >= MAX_CONNECTIONS {
+            return None;
+        }
+        count.set(count.get() + 1);
+        Some(Self(Rc::clone(count)))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

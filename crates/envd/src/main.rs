@@ -41,10 +41,11 @@ use crate::{
     state::Envd,
 };
 
-/// File work needs few threads, with small stacks, and not for long.
-const FILE_THREADS: usize = 8;
+/// File work needs few threads, with small stacks. They stay: when a sandbox is full of processes,
+/// no new thread can be made, and its files must still be reachable.
+const FILE_THREADS: usize = 4;
 const FILE_THREAD_STACK: usize = 256 << 10;
-const FILE_THREAD_IDLE: Duration = Duration::from_secs(2);
+const FILE_THREAD_IDLE: Duration = Duration::from_hours(24 * 365);
 
 fn main() -> ExitCode {
     match run() {
@@ -99,6 +100,7 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     }
     tokio::task::spawn_local(process::reaper::run(Rc::clone(&envd), child_died));
     tokio::task::spawn_local(http::serve(Rc::clone(&envd), listener));
+    tokio::task::spawn_blocking(|| {});
     envd.logs.info("envd", "ready", []);
     startup::tell_ready(ready);
 

@@ -4,7 +4,7 @@ use std::{
     fs::DirBuilder,
     io,
     os::{fd::OwnedFd, unix::fs::DirBuilderExt},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use rustix::fs::{FileType, Mode, OFlags};
@@ -34,11 +34,28 @@ pub(crate) fn resolve(path: &str, user: &User, workdir: &str) -> Result<PathBuf,
     match path.strip_prefix('~') {
         Some("") => Ok(user.home.clone()),
         Some(rest) => match rest.strip_prefix('/') {
-            Some(below) => Ok(user.home.join(below.trim_start_matches('/'))),
+            Some(below) => Ok(clean(&user.home.join(below.trim_start_matches('/')))),
             None => Err(Error::OtherHome),
         },
-        None => Ok(user.home.join(path)),
+        // An absolute path is taken as it is written.
+        None if path.starts_with('/') => Ok(path.into()),
+        None => Ok(clean(&user.home.join(path))),
     }
+}
+
+/// Without `.`, `..` and doubled slashes. By the letters only: links are not looked at.
+fn clean(path: &Path) -> PathBuf {
+    let mut cleaned = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                cleaned.pop();
+            }
+            Component::CurDir => {}
+            other => cleaned.push(other),
+        }
+    }
+    cleaned
 }
 
 /// The last component as clients expect it.
@@ -116,6 +133,9 @@ mod tests {
         let resolve = |path| resolve(path, &user(), "/work").unwrap();
         assert_eq!(resolve(""), Path::new("/work"));
         assert_eq!(resolve("a/b"), Path::new("/home/u/a/b"));
+        assert_eq!(resolve("./a//../b/"), Path::new("/home/u/b"));
+        assert_eq!(resolve("../../../etc"), Path::new("/etc"));
+        assert_eq!(resolve("/a/../b/").as_os_str(), "/a/../b/");
         assert_eq!(resolve("~"), Path::new("/home/u"));
         assert_eq!(resolve("~/x"), Path::new("/home/u/x"));
         assert_eq!(resolve("~//x"), Path::new("/home/u/x"));

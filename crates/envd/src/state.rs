@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use soulbox_types::{EnvdConfig, Secret};
 
 use crate::{
@@ -24,6 +25,8 @@ pub(crate) struct Envd {
     pub(crate) settings: RefCell<Settings>,
     pub(crate) node_token: Secret,
     pub(crate) path: String,
+    /// The limit on open files that processes get.
+    pub(crate) descriptors: Rlimit,
     pub(crate) processes: Table,
     pub(crate) watchers: Watchers,
     pub(crate) logs: Logs,
@@ -56,6 +59,19 @@ impl Settings {
     }
 }
 
+/// Every process costs envd up to four descriptors. Returns the limit as it was.
+fn raise_descriptor_limit() -> Rlimit {
+    let before = getrlimit(Resource::Nofile);
+    let _as_it_was = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: before.maximum,
+            maximum: before.maximum,
+        },
+    );
+    before
+}
+
 impl Envd {
     pub(crate) fn new(config: EnvdConfig) -> Self {
         let own_env = BTreeMap::from([
@@ -68,6 +84,7 @@ impl Envd {
             metrics: Metrics::new(config.memory_bytes, config.cpu_count, config.disk_bytes),
             node_token: config.node_token,
             path: path.unwrap_or_else(|| DEFAULT_PATH.to_owned()),
+            descriptors: raise_descriptor_limit(),
             settings: RefCell::new(Settings {
                 access_token: config.access_token,
                 default_user: config.default_user,

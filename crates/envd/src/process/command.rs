@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, ffi::CString, os::unix::ffi::OsStrExt, path::Path};
 
-use rustix::fs::{Gid, Uid};
+use rustix::{
+    fs::{Gid, Uid},
+    process::Rlimit,
+};
 
 use crate::{proto::process::ProcessConfig, users::User};
 
@@ -25,6 +28,8 @@ pub(crate) struct Command {
     pub(super) uid: Uid,
     pub(super) gid: Gid,
     pub(super) groups: Vec<Gid>,
+    /// What envd was started with; it raised its own.
+    pub(super) descriptors: Rlimit,
 }
 
 impl Command {
@@ -35,6 +40,7 @@ impl Command {
         cwd: &Path,
         path: &str,
         global_env: BTreeMap<String, String>,
+        descriptors: Rlimit,
     ) -> Result<Self, Error> {
         let mut env = BTreeMap::from([
             ("PATH".to_owned(), path.to_owned()),
@@ -64,6 +70,7 @@ impl Command {
             uid: Uid::from_raw(user.uid),
             gid: Gid::from_raw(user.gid),
             groups: user.groups.iter().copied().map(Gid::from_raw).collect(),
+            descriptors,
         })
     }
 }
@@ -118,7 +125,12 @@ mod tests {
             ("B".to_owned(), "global".to_owned()),
             ("USER".to_owned(), "renamed".to_owned()),
         ]);
-        let command = Command::new(&config, &user(), Path::new("/"), "/bin", global).unwrap();
+        let limit = Rlimit {
+            current: None,
+            maximum: None,
+        };
+        let command =
+            Command::new(&config, &user(), Path::new("/"), "/bin", global, limit).unwrap();
         let env: Vec<_> = command.env.iter().map(|e| e.to_str().unwrap()).collect();
         assert_eq!(
             env,

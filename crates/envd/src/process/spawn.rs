@@ -19,7 +19,7 @@ use std::{
 use rustix::{
     fs::{Mode, OFlags, fchown},
     pipe::{PipeFlags, pipe_with},
-    process::Pid,
+    process::{Pid, Resource},
     pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
@@ -276,6 +276,7 @@ impl Plan<'_> {
     /// rustix makes the plain system calls here: the C library's would signal other threads.
     fn become_user(&self) -> rustix::io::Result<()> {
         let (uid, gid) = (self.command.uid, self.command.gid);
+        rustix::process::setrlimit(Resource::Nofile, self.command.descriptors)?;
         rustix::thread::set_thread_groups(&self.command.groups)?;
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         rustix::thread::set_thread_res_uid(uid, uid, uid)

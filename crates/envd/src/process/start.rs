@@ -51,7 +51,14 @@ pub(crate) async fn start(
         return Err(StartError::NoDirectory(cwd.display().to_string()));
     }
     let global_env = envd.settings.borrow().env();
-    let command = Command::new(&config, user, &cwd, &envd.path, global_env)?;
+    let command = Command::new(
+        &config,
+        user,
+        &cwd,
+        &envd.path,
+        global_env,
+        envd.descriptors,
+    )?;
     let stdio = match request.pty {
         Some(pty) => {
             let (cols, rows) = size(pty.size.as_ref().unwrap_or(&DEFAULT_SIZE));

@@ -36,7 +36,14 @@ impl Table {
     }
 
     pub(super) fn remove(&self, process: &Process) {
-        self.live.borrow_mut().remove(&process.id());
+        let mut live = self.live.borrow_mut();
+        // A process whose output outlived it may have lost its pid to a newer one.
+        if live
+            .get(&process.id())
+            .is_some_and(|found| std::ptr::eq(&raw const **found, process))
+        {
+            live.remove(&process.id());
+        }
     }
 
     pub(super) fn retain_ended(&self, process: &Rc<Process>) {

@@ -55,7 +55,21 @@ pub(super) fn resolve(call: &Call, path: &str) -> Result<(PathBuf, User), Connec
 
 async fn stat(call: Call, request: PathRequest) -> Result<EntryResponse, ConnectError> {
     let (path, _) = resolve(&call, &request.path)?;
-    described(&path)
+    described(&call, &path)
+}
+
+/// A Python client of the first days fails on fields that it does not know.
+fn is_ancient(call: &Call) -> bool {
+    call.header("user-agent") == Some("connect-python")
+}
+
+fn reduced(entry: EntryInfo) -> EntryInfo {
+    EntryInfo {
+        name: entry.name,
+        kind: entry.kind,
+        path: entry.path,
+        ..Default::default()
+    }
 }
 
 async fn make_dir(call: Call, request: PathRequest) -> Result<EntryResponse, ConnectError> {
@@ -77,7 +91,7 @@ async fn make_dir(call: Call, request: PathRequest) -> Result<EntryResponse, Con
     }
     paths::make_directories(&path, &user)
         .map_err(|e| failed(&format!("error making directory {}", path.display()), &e))?;
-    described(&path)
+    described(&call, &path)
 }
 
 async fn rename(call: Call, request: MoveRequest) -> Result<EntryResponse, ConnectError> {
@@ -100,7 +114,7 @@ async fn rename(call: Call, request: MoveRequest) -> Result<EntryResponse, Conne
             &e,
         ),
     })?;
-    described(&destination)
+    described(&call, &destination)
 }
 
 async fn remove(call: Call, request: PathRequest) -> Result<Empty, ConnectError> {
@@ -140,6 +154,9 @@ async fn list_dir(call: Call, request: ListDirRequest) -> Result<ListDirResponse
     })
     .await?;
     match entries {
+        Ok(entries) if is_ancient(&call) => Ok(ListDirResponse {
+            entries: entries.into_iter().map(reduced).collect(),
+        }),
         Ok(entries) => Ok(ListDirResponse { entries }),
         Err(e) if e.kind() == ErrorKind::FileTooLarge => Err(ConnectError::new(
             Code::ResourceExhausted,
@@ -179,9 +196,16 @@ fn walk(path: &Path, depth: u32, names: &Names, to: &mut Vec<EntryInfo>) -> io::
     Ok(())
 }
 
-fn described(path: &Path) -> Result<EntryResponse, ConnectError> {
+fn described(call: &Call, path: &Path) -> Result<EntryResponse, ConnectError> {
     match entry_info(path, &Names::load()) {
-        Ok(entry) => Ok(EntryResponse { entry: Some(entry) }),
+        Ok(entry) => {
+            let entry = if is_ancient(call) {
+                reduced(entry)
+            } else {
+                entry
+            };
+            Ok(EntryResponse { entry: Some(entry) })
+        }
         Err(e) if is_missing(&e) => Err(ConnectError::not_found(format!(
             "file not found: {}",
             path.display()
