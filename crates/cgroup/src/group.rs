@@ -71,6 +71,26 @@ impl Cgroup {
     }
 
     /// Whether the group is there in at least one hierarchy.
+    /// Asks the kernel to take back what the group can do without: page cache and, where there is
+    /// swap, idle memory. Takes as long as that takes; meant for groups at rest.
+    pub fn reclaim_memory(&self) -> Result<()> {
+        let Some(hierarchy) = self.hierarchy_of(Controller::Memory) else {
+            return Ok(());
+        };
+        let directory = self.directory(hierarchy);
+        let asked = match hierarchy.version {
+            Version::V1 => file::write_if_present(&directory.join("memory.force_empty"), "0"),
+            // More than there is: the kernel gives what it can and answers EAGAIN for the rest.
+            Version::V2 => file::write_if_present(&directory.join("memory.reclaim"), "1T"),
+        };
+        match asked {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::WouldBlock => {
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+
     pub fn exists(&self) -> bool {
         self.hierarchies().any(|h| self.directory(h).is_dir())
     }

@@ -87,6 +87,10 @@ impl Manager {
         &self.shared.controllers
     }
 
+    pub(crate) fn hierarchies(&self) -> &[Hierarchy] {
+        &self.shared.hierarchies
+    }
+
     /// Makes the group, or sets the limits of one that is there.
     pub fn create(&self, name: &str, limits: &CgroupLimits) -> Result<Cgroup> {
         check_name(name)?;
@@ -130,12 +134,6 @@ impl Manager {
             .hierarchies
             .iter()
             .try_for_each(|h| remove_empty(&self.shared.parent_of(h)))
-    }
-}
-
-impl Manager {
-    pub(crate) fn hierarchies(&self) -> &[Hierarchy] {
-        &self.shared.hierarchies
     }
 }
 

@@ -11,6 +11,7 @@ mod walk;
 
 use std::{
     collections::BTreeMap,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -49,6 +50,9 @@ fn prepare(host: &Path, dir: &Path, options: &HostOptions) -> Result<Template> {
     let start = Instant::now();
     check_merged(host)?;
     std::fs::create_dir_all(dir).at("make", dir)?;
+    // Layers hold set-uid programs for the sandboxes' users. The host's users must not reach them.
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
+        .at("set the mode of", dir)?;
     let earlier = State::load(dir)?;
     if let Some(state) = &earlier
         && state.still_holds(host, options)
@@ -116,7 +120,7 @@ fn check_merged(host: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What nobody inside needs, and our own data folder, should it lie there.
+/// What nobody inside needs, what is under mounts, and our own data folder, should it lie there.
 fn hidden_in(tree: &str, dir: &Path) -> Vec<PathBuf> {
     let mut hidden = Vec::new();
     if tree == "usr" {
@@ -124,8 +128,15 @@ fn hidden_in(tree: &str, dir: &Path) -> Vec<PathBuf> {
     }
     // DIR/templates/base
     let data = dir.ancestors().nth(2).unwrap_or(dir);
-    if let Ok(inside) = data.strip_prefix(Path::new("/").join(tree)) {
-        hidden.push(inside.to_owned());
+    // A layer is the file system below the mounts on it: what those cover must not come to light.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mounts
+        .lines()
+        .filter_map(|line| Some(PathBuf::from(line.split(' ').nth(4)?)));
+    for path in mounts.chain([data.to_owned()]) {
+        if let Ok(inside) = path.strip_prefix(Path::new("/").join(tree)) {
+            hidden.push(inside.to_owned());
+        }
     }
     hidden
 }

@@ -1,6 +1,6 @@
 //! Against a made-up host. Needs root: layers hold devices and files of other owners.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 
 use super::*;
 
@@ -145,6 +145,19 @@ fn what_the_host_lacks_is_added() {
     );
     let sudo = fs_err::metadata(layer.join("bin/sudo")).unwrap();
     assert_eq!((sudo.mode() & 0o7777, sudo.uid()), (0o4755, 0));
+}
+
+#[test]
+fn users_of_the_host_do_not_reach_the_set_uid_helper() {
+    let Some(fake) = Fake::new() else { return };
+    let layer = fake
+        .prepare(&fake.options())
+        .overlays
+        .remove(1)
+        .lower
+        .remove(0);
+    let above = fs_err::metadata(layer.parent().unwrap()).unwrap();
+    assert_eq!(above.mode() & 0o7777, 0o700);
 }
 
 #[test]

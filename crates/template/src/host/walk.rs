@@ -141,9 +141,10 @@ fn look_into(
             FileType::Directory => stat.st_mode & 0o005 == 0o005,
             _ => false,
         };
-        if !for_everybody || always_hidden.contains(&below) {
+        // Another file system (a mount, a btrfs subvolume) is not looked into, so not shown either.
+        if !for_everybody || stat.st_dev != device || always_hidden.contains(&below) {
             walked.hidden.push(below);
-        } else if kind == FileType::Directory && stat.st_dev == device {
+        } else if kind == FileType::Directory {
             next.push(below);
         }
     }
