@@ -7,7 +7,7 @@
 //! - `control`: [`Control`], its start and end
 //! - `reconcile`, `watch`: following the node, at start and afterwards
 //! - `registry`: which sandboxes are live and whose they are, in memory
-//! - `create`, `lifecycle`, `view`: what tenants do with sandboxes
+//! - `create`, `deadline`, `ending`, `view`: what tenants do with sandboxes
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
 //! - `template`, `reference`: templates and the names that mean them
 //! - `keys`, `api_key`: who may come in
@@ -17,10 +17,11 @@ mod api_key;
 mod config;
 mod control;
 mod create;
+mod deadline;
+mod ending;
 mod error;
 mod idempotency;
 mod keys;
-mod lifecycle;
 mod reconcile;
 mod reference;
 mod registry;

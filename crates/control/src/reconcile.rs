@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use soulbox_runtime::SandboxStatus;
 use soulbox_store::{EndRow, SandboxRow};
-use soulbox_types::{EndReason, SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{EndReason, SandboxId, SandboxState};
 
 use crate::{Access, Control, Result, create::row_of, idempotency::StoredAnswer};
 
@@ -25,12 +25,10 @@ impl Control {
             self.reconcile_running(&status, row).await?;
         }
         for id in live.into_keys() {
-            let detail = "it was not there any more when the server started".to_owned();
-            let end = EndRow {
-                at: UnixMillis::now(),
-                reason: EndReason::Lost,
-                detail,
-            };
+            let end = EndRow::now(
+                EndReason::Lost,
+                "it was not there any more when the server started",
+            );
             tracing::warn!(sandbox_id = %id, "sandbox is lost");
             self.store.end_sandbox(&id, &end).await?;
         }
@@ -57,12 +55,10 @@ impl Control {
         if let Err(error) = self.destroy_on_node(&spec.id, EndReason::Lost).await {
             tracing::error!(sandbox_id = %spec.id, %error, "could not destroy a stray sandbox");
         }
-        let detail = "it was half made or unknown when the server started".to_owned();
-        let end = EndRow {
-            at: UnixMillis::now(),
-            reason: EndReason::Lost,
-            detail,
-        };
+        let end = EndRow::now(
+            EndReason::Lost,
+            "it was half made or unknown when the server started",
+        );
         Ok(self.store.end_sandbox(&spec.id, &end).await?)
     }
 

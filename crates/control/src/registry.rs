@@ -4,7 +4,7 @@
 //! reserve ─► Creating ─► Running ─► Ending ─► removed
 //!               └── failed ──────────────────────┘
 //! ```
-//! `create` drives the first two steps, `lifecycle::end` and `watch` the others.
+//! `create` drives the first two steps, `ending` and `watch` the others.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -136,8 +136,12 @@ impl Control {
     }
 }
 
-/// The node ends it within a moment after its deadline; nobody shall see that moment.
+/// The node ends it within a moment after its deadline; nobody shall see that moment. One that is
+/// at rest has no deadline.
 fn is_usable(status: &SandboxStatus, now: UnixMillis) -> bool {
-    matches!(status.state, SandboxState::Running | SandboxState::Paused)
-        && status.spec.deadline > now
+    match status.state {
+        SandboxState::Running => status.spec.deadline > now,
+        SandboxState::Paused => true,
+        SandboxState::Creating | SandboxState::Destroying => false,
+    }
 }

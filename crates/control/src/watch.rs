@@ -38,16 +38,12 @@ impl Control {
         });
     }
 
-    async fn record_end(&self, id: &SandboxId, reason: EndReason, detail: String) {
+    async fn record_end(&self, id: &SandboxId, reason: EndReason, detail: &str) {
         if !self.registry.ended(id) {
             return;
         }
         tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "sandbox ended");
-        let end = EndRow {
-            at: UnixMillis::now(),
-            reason,
-            detail,
-        };
+        let end = EndRow::now(reason, detail);
         if let Err(error) = self.store.end_sandbox(id, &end).await {
             // The next start finds the row without its sandbox and ends it.
             tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
@@ -60,7 +56,7 @@ impl Control {
         let mut missing: HashSet<_> = self.registry.running().into_iter().collect();
         missing.retain(|id| self.node.get(id).is_none());
         for id in missing.intersection(missing_before) {
-            let detail = "the node does not have it any more".to_owned();
+            let detail = "the node does not have it any more";
             self.record_end(id, EndReason::Died, detail).await;
         }
         missing
@@ -86,8 +82,10 @@ async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) 
         };
         match event {
             Ok(NodeEvent::Ended { id, reason, detail }) => {
-                control.record_end(&id, reason, detail).await;
+                control.record_end(&id, reason, &detail).await;
             }
+            // What does not end a sandbox changes nothing about whose it is.
+            Ok(_) => {}
             // Their ends are found by the next two looks at the node.
             Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "node events were missed"),
             Err(RecvError::Closed) => return,

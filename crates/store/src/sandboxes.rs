@@ -5,6 +5,8 @@ use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use crate::{Error, Result, Store, row};
 
+const MAX_DETAIL_CHARS: usize = 500;
+
 /// A sandbox that should run, or one that did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxRow {
@@ -22,6 +24,19 @@ pub struct EndRow {
     pub reason: EndReason,
     /// For people.
     pub detail: String,
+}
+
+impl EndRow {
+    /// An end that happens now. The detail may come from inside the sandbox: it is cut to a
+    /// length, and loses the one character that PostgreSQL cannot hold.
+    pub fn now(reason: EndReason, detail: &str) -> Self {
+        let detail = detail.chars().filter(|&c| c != '\0');
+        Self {
+            at: UnixMillis::now(),
+            reason,
+            detail: detail.take(MAX_DETAIL_CHARS).collect(),
+        }
+    }
 }
 
 /// How often a template was used.
