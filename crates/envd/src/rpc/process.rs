@@ -1,6 +1,6 @@
 //! `process.Process`.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -22,6 +22,8 @@ use crate::{
 
 /// Our own addition: a subscriber with this header first gets what the ring still holds.
 const REPLAY_HEADER: &str = "soulbox-replay";
+/// How long the answer to a kill waits for the death. In the kernel it may take longer.
+const DEATH: Duration = Duration::from_secs(1);
 
 pub(crate) async fn dispatch(
     envd: Rc<Envd>,
@@ -120,7 +122,11 @@ async fn stream_input(
 async fn send_signal(call: Call, request: SendSignalRequest) -> Result<Empty, ConnectError> {
     let process = find(&call, request.process)?;
     match request.signal {
-        SIGKILL => process.kill(),
+        SIGKILL => {
+            process.kill();
+            // Whoever looks right after the answer should not find it any more.
+            let _slow_to_die = tokio::time::timeout(DEATH, process.ended()).await;
+        }
         SIGTERM => process.terminate(),
         _ => {
             return Err(ConnectError::new(
