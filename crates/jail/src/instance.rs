@@ -45,16 +45,32 @@ impl Instance {
         let mut random = [0_u8; 2];
         fill_random(&mut random);
         let tag = format!("{:02x}{:02x}", random[0], random[1]);
-        let (picked, block) =
-            NetConfig::pick_range(&tag).map_err(|e| io(std::io::Error::other(e)))?;
-        let range = wanted.unwrap_or(picked).to_string();
-        let instance = Self {
+        let mut instance = Self {
             tag,
-            range,
-            block: block.into(),
+            range: String::new(),
+            block: 0,
         };
+        instance.pick_range()?;
+        if let Some(range) = wanted {
+            instance.range = range.to_string();
+        }
         write(&path, &instance).map_err(io)?;
         Ok(instance)
+    }
+
+    /// Takes another range, because the one it had is in use. Only while no sandbox has an address.
+    pub(crate) fn pick_another_range(&mut self, data_dir: &Path) -> Result<()> {
+        self.pick_range()?;
+        write(&data_dir.join("instance.json"), self)
+            .map_err(|source| Error::io("could not keep the instance's identity", source))
+    }
+
+    fn pick_range(&mut self) -> Result<()> {
+        let (range, block) = NetConfig::pick_range(&self.tag)
+            .map_err(|e| Error::io("could not pick a network range", std::io::Error::other(e)))?;
+        self.range = range.to_string();
+        self.block = block.into();
+        Ok(())
     }
 
     /// First host id of the sandbox in a network slot.

@@ -13,8 +13,10 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, Manager};
-use soulbox_net::{Ipv4Net, NetConfig, NetStats, Network};
-use soulbox_runtime::{Adopted, DynStream, Error, Exit, Result, Running, Runtime, Started, Stats};
+use soulbox_net::{NetStats, Network};
+use soulbox_runtime::{
+    Adopted, Disk, DynStream, Error, Exit, Result, Running, Runtime, Started, Stats,
+};
 use soulbox_template::Template;
 use soulbox_types::{SandboxId, SandboxSpec, TemplateId, Tier};
 use tokio::time::timeout;
@@ -23,7 +25,8 @@ use crate::{
     JailConfig,
     blocking::blocking,
     disk::Disks,
-    instance::{Instance, SLOTS},
+    instance::Instance,
+    network::{self, network_error},
     node_layer,
     policy::Policy,
     process::{FirstProcess, boot_id},
@@ -53,26 +56,11 @@ pub struct Jail {
 
 impl Jail {
     pub async fn open(config: JailConfig) -> Result<Arc<Self>> {
-        let instance = Instance::load_or_create(&config.data_dir, config.network_range)?;
+        let mut instance = Instance::load_or_create(&config.data_dir, config.network_range)?;
         let policy = Policy::load()?;
         let cgroups = Manager::open(&instance.cgroup_parent())
             .map_err(|e| Error::io("could not use cgroups", io::Error::other(e)))?;
-        let range: Ipv4Net = instance.range.parse().map_err(|_| {
-            Error::io(
-                "instance.json has no valid network range",
-                io::ErrorKind::InvalidData.into(),
-            )
-        })?;
-        let network = Network::open(NetConfig {
-            instance_tag: instance.tag.clone(),
-            range,
-            max_slots: SLOTS.min(config.max_sandboxes),
-            pool: config.pool,
-            open_ranges: config.open_ranges.clone(),
-            upstream_dns: Vec::new(),
-        })
-        .await
-        .map_err(|e| Error::io("could not set up the network", io::Error::other(e)))?;
+        let (network, range) = network::open(&config, &mut instance).await?;
         let disks = Arc::new(Disks::open(config.data_dir.join("disks"))?);
         let node_layer = node_layer::write(&config.data_dir, range)?;
         for template in &config.templates {
@@ -197,8 +185,8 @@ impl Runtime for Jail {
         Tier::Jail
     }
 
-    async fn create(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<()> {
-        match self.start(spec, started).await {
+    async fn create(&self, spec: &SandboxSpec, disk: Disk, started: &Started<'_>) -> Result<()> {
+        match self.start(spec, disk, started).await {
             Ok(sandbox) => {
                 self.sandboxes
                     .lock()
@@ -267,11 +255,20 @@ impl Runtime for Jail {
 
     async fn pause(&self, id: &SandboxId) -> Result<()> {
         let sandbox = self.sandbox(id)?;
+        let disk = self.folder(id).join("disk.img");
         blocking(move || {
-            sandbox
-                .cgroup
-                .freeze(FREEZE_LIMIT)
-                .map_err(|e| Error::io("could not freeze the sandbox", io::Error::other(e)))
+            let freeze = |e| Error::io("could not freeze the sandbox", io::Error::other(e));
+            sandbox.cgroup.freeze(FREEZE_LIMIT).map_err(freeze)?;
+            if let Err(error) = sandbox.sync(&disk) {
+                // A pause that is not safe on disk is none: the sandbox goes on as before.
+                sandbox.cgroup.thaw(FREEZE_LIMIT).map_err(freeze)?;
+                return Err(error);
+            }
+            // Only a favour to the machine: page cache and, with swap, idle memory.
+            if let Err(error) = sandbox.cgroup.reclaim_memory() {
+                tracing::debug!(%error, "the memory of a paused sandbox stays");
+            }
+            Ok(())
         })
         .await
     }
@@ -285,6 +282,25 @@ impl Runtime for Jail {
                 .map_err(|e| Error::io("could not thaw the sandbox", io::Error::other(e)))
         })
         .await
+    }
+
+    async fn stop(&self, id: &SandboxId) -> Result<()> {
+        let sandbox = self.sandbox(id)?;
+        let disk = self.folder(id).join("disk.img");
+        let frozen = Arc::clone(&sandbox);
+        // Frozen, so that nothing is written between the flush and the end.
+        blocking(move || {
+            let freeze = |e| Error::io("could not freeze the sandbox", io::Error::other(e));
+            frozen.cgroup.freeze(FREEZE_LIMIT).map_err(freeze)?;
+            frozen.sync(&disk).inspect_err(|_| {
+                if let Err(error) = frozen.cgroup.thaw(FREEZE_LIMIT) {
+                    tracing::error!(%error, "a sandbox that could not be stopped stays frozen");
+                }
+            })
+        })
+        .await?;
+        drop(sandbox);
+        self.destroy(id, None).await
     }
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats> {
@@ -334,15 +350,5 @@ impl Runtime for Jail {
             }
         }
         Ok(())
-    }
-}
-
-pub(crate) fn network_error(error: soulbox_net::Error) -> Error {
-    match error {
-        soulbox_net::Error::NoCapacity { .. } => Error::NoCapacity {
-            what: "all network slots of this machine are in use".to_owned(),
-            retry_after: Duration::from_secs(1),
-        },
-        other => Error::io("network", io::Error::other(other)),
     }
 }

@@ -17,6 +17,7 @@ mod disk;
 mod instance;
 mod jail;
 mod launch;
+mod network;
 mod node_layer;
 mod policy;
 mod process;

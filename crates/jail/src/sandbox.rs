@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
     time::Duration,
 };
 
@@ -49,6 +50,18 @@ impl Sandbox {
             }
         }
         Err(refused)
+    }
+
+    /// Puts everything written so far on the host's disk. Blocking.
+    ///
+    /// First the sandbox's own file system into its image, then the image itself: the image is
+    /// mounted without barriers, so the first does not imply the second.
+    pub(crate) fn sync(&self, image: &Path) -> Result<()> {
+        let failed = |e: io::Error| Error::io("could not write the sandbox's files to disk", e);
+        let root = std::fs::File::open(format!("/proc/{}/root", self.process.pid()));
+        rustix::fs::syncfs(root.map_err(failed)?).map_err(|e| failed(e.into()))?;
+        let image = std::fs::File::open(image).map_err(failed)?;
+        image.sync_all().map_err(failed)
     }
 
     /// Blocking: small reads from the kernel's own file systems.

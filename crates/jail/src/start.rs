@@ -5,7 +5,7 @@ use std::{io, os::fd::AsRawFd, path::PathBuf, sync::Arc};
 use fs_err as fs;
 use soulbox_cgroup::{Cgroup, CgroupLimits};
 use soulbox_net::Slot;
-use soulbox_runtime::{Error, Result, Started};
+use soulbox_runtime::{Disk, Error, Result, Started};
 use soulbox_template::Template;
 use soulbox_types::{
     EnvdConfig, SandboxSpec,
@@ -15,8 +15,9 @@ use soulbox_types::{
 use crate::{
     blocking::blocking,
     disk::OVERLAYS,
-    jail::{HOSTNAME, Jail, network_error},
+    jail::{HOSTNAME, Jail},
     launch::launch,
+    network::network_error,
     policy::{MASKED, READ_ONLY},
     process::FirstProcess,
     record::Record,
@@ -24,7 +25,12 @@ use crate::{
 };
 
 impl Jail {
-    pub(crate) async fn start(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<Sandbox> {
+    pub(crate) async fn start(
+        &self,
+        spec: &SandboxSpec,
+        disk: Disk,
+        started: &Started<'_>,
+    ) -> Result<Sandbox> {
         let template = self
             .templates
             .get(&spec.template)
@@ -32,7 +38,7 @@ impl Jail {
         let (slot, cgroup, ()) = tokio::try_join!(
             self.acquire_slot(spec),
             self.make_cgroup(spec),
-            self.make_disk(spec),
+            self.make_disk(spec, disk),
         )?;
         let init = self.init_spec(spec, template, &slot, &cgroup);
         let log = fs::OpenOptions::new()
@@ -90,13 +96,16 @@ impl Jail {
         .await
     }
 
-    async fn make_disk(&self, spec: &SandboxSpec) -> Result<()> {
+    async fn make_disk(&self, spec: &SandboxSpec, disk: Disk) -> Result<()> {
         let (disks, size) = (Arc::clone(&self.disks), spec.limits.disk_mib);
         let folder = self.folder(&spec.id);
         blocking(move || {
             fs::create_dir_all(folder.join("root"))
                 .map_err(|e| Error::io("could not make the sandbox's folder", e))?;
-            disks.create(size, &folder.join("disk.img"))
+            match disk {
+                Disk::Fresh => disks.create(size, &folder.join("disk.img")),
+                Disk::Kept => Ok(()),
+            }
         })
         .await
     }

@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use soulbox_jail::{Jail, JailConfig};
-use soulbox_runtime::{Adopted, Error, Running, Runtime};
+use soulbox_runtime::{Adopted, Disk, Error, Running, Runtime};
 use soulbox_template::Template;
 use soulbox_types::{
     ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
@@ -156,7 +156,7 @@ fn template(layer: &Path) -> Template {
 
 async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
     let running = Mutex::new(None);
-    jail.create(spec, &|started: &Running| {
+    jail.create(spec, Disk::Fresh, &|started: &Running| {
         *running.lock() = Some(started.clone());
         Ok(())
     })
@@ -165,13 +165,22 @@ async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
     running.into_inner().unwrap()
 }
 
-/// Asks envd for its health over a connection into the sandbox.
-async fn health(jail: &Jail, spec: &SandboxSpec) -> String {
+/// One request to envd over a connection into the sandbox; the whole answer as it came.
+async fn ask(jail: &Jail, spec: &SandboxSpec, head: &str, body: &str) -> String {
     let mut stream = jail.dial(&spec.id, ENVD_PORT).await.unwrap();
-    let request = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    stream.write_all(request).await.unwrap();
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/octet-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn health(jail: &Jail, spec: &SandboxSpec) -> String {
+    let answer = ask(jail, spec, "GET /health", "").await;
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
@@ -299,7 +308,7 @@ async fn a_failed_start_names_the_step() {
     fixture.template.overlays[0].lower = vec!["/nonexistent".into()];
     let jail = fixture.jail().await;
     let error = jail
-        .create(&fixture.spec(), &|_: &Running| Ok(()))
+        .create(&fixture.spec(), Disk::Fresh, &|_: &Running| Ok(()))
         .await
         .unwrap_err();
     match error {
@@ -309,5 +318,27 @@ async fn a_failed_start_names_the_step() {
         }
         other => panic!("{other}"),
     }
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_sandbox_starts_again_from_its_disk() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    let pid = pid_of(&create(&jail, &spec).await);
+    let answer = ask(&jail, &spec, "POST /files?path=/root/kept", "still here").await;
+    assert!(answer.contains("200 OK"), "{answer}");
+    jail.stop(&spec.id).await.unwrap();
+    assert!(!alive(pid));
+
+    jail.create(&spec, Disk::Kept, &|_: &Running| Ok(()))
+        .await
+        .unwrap();
+    let answer = ask(&jail, &spec, "GET /files?path=/root/kept", "").await;
+    assert!(answer.ends_with("still here"), "{answer}");
+    jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
 }

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use soulbox_runtime::{Adopted, LogLevel, Result};
-use soulbox_types::{SandboxId, SandboxState};
+use soulbox_types::{Kept, SandboxId, SandboxState};
 use tokio::task::JoinSet;
 
-use crate::{LocalNode, entry::Entry, folder, folder::Folder};
+use crate::{
+    LocalNode,
+    entry::Entry,
+    folder,
+    folder::{Folder, Found},
+};
 
 /// Adoption opens a few files per sandbox; thousands at once would only queue.
 const AT_ONCE: usize = 16;
@@ -50,21 +55,63 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
         remove(&node, &id, &folder, None).await;
         return false;
     };
-    if let (None, Some(running)) = (found.ended, &found.running) {
-        match node.runtime().adopt(&found.spec, running).await {
-            Ok(Adopted::Alive) => {
-                let tier = node.runtime().tier();
-                let mut entry = Entry::new(found.spec, SandboxState::Running, tier, folder);
-                entry.note(LogLevel::Info, "adopted after a restart of the server");
+    if found.ended.is_none() {
+        match take_up(&node, &found, &folder).await {
+            Ok(Some(entry)) if entry.state == SandboxState::Paused => {
+                node.insert_paused(entry);
+                return true;
+            }
+            Ok(Some(entry)) => {
                 node.insert_running(entry);
                 return true;
             }
-            Ok(Adopted::Gone) => {}
+            Ok(None) => {}
             Err(error) => tracing::error!(sandbox = %id, %error, "the sandbox cannot be adopted"),
         }
     }
     remove(&node, &id, &folder, found.running.as_ref()).await;
     false
+}
+
+/// The sandbox as its folder says that it should be; `None` when too little is left of it.
+async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Option<Entry>> {
+    let (runtime, id) = (node.runtime(), &found.spec.id);
+    let adopted = match &found.running {
+        Some(running) => runtime.adopt(&found.spec, running).await?,
+        None => Adopted::Gone,
+    };
+    let entry = |state| Entry::new(found.spec.clone(), state, runtime.tier(), folder.clone());
+    let Some(mut paused) = found.paused else {
+        if adopted == Adopted::Gone {
+            return Ok(None);
+        }
+        // A pause that was cut short may have left it frozen.
+        runtime.resume(id).await?;
+        let mut entry = entry(SandboxState::Running);
+        entry.note(LogLevel::Info, "adopted after a restart of the server");
+        return Ok(Some(entry));
+    };
+    match (paused.kept, adopted) {
+        (Kept::Memory, Adopted::Alive) => runtime.pause(id).await?,
+        (Kept::Filesystem, Adopted::Alive) => runtime.stop(id).await?,
+        (kept, Adopted::Gone) => {
+            if !folder.has_disk() {
+                return Ok(None);
+            }
+            if kept == Kept::Memory {
+                tracing::warn!(sandbox = %id, "its memory is gone (a reboot?); its files are kept");
+                paused.kept = Kept::Filesystem;
+                folder.paused(&paused)?;
+            }
+        }
+    }
+    let mut entry = entry(SandboxState::Paused);
+    entry.paused = Some(paused);
+    entry.note(
+        LogLevel::Info,
+        "adopted, at rest, after a restart of the server",
+    );
+    Ok(Some(entry))
 }
 
 async fn remove(

@@ -1,10 +1,10 @@
 //! One sandbox in memory.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
-use soulbox_runtime::{LogEntry, LogLevel, MetricSample, SandboxStatus};
+use soulbox_runtime::{LogEntry, LogLevel, MetricSample, Paused, SandboxStatus};
 use soulbox_types::{SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::AbortHandle};
 
 use crate::{folder::Folder, metrics::History};
 
@@ -16,7 +16,12 @@ pub(crate) struct Entry {
     pub(crate) folder: Folder,
     pub(crate) spec: SandboxSpec,
     pub(crate) state: SandboxState,
+    /// How it rests, in state Paused.
+    pub(crate) paused: Option<Paused>,
     tier: Tier,
+    /// One change of state at a time: pause, resume and the end wait for each other.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) supervisor: Option<AbortHandle>,
     /// Wakes the supervisor when the end of life moves.
     pub(crate) deadline: watch::Sender<UnixMillis>,
     /// Turns true when the runtime has made it, or has failed to.
@@ -37,6 +42,9 @@ impl Entry {
             folder,
             spec,
             state,
+            paused: None,
+            turn: Arc::default(),
+            supervisor: None,
             tier,
             deadline,
             made,
@@ -55,6 +63,13 @@ impl Entry {
             spec: self.spec.clone(),
             state: self.state,
             tier: self.tier,
+        }
+    }
+
+    /// Ends the supervisor: what happens to the sandbox next is planned.
+    pub(crate) fn leave_alone(&mut self) {
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor.abort();
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `spec.json` | before anything is made | somebody wants this sandbox |
 //! | `running.json` | when its first process exists | where to find it |
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
+//! | `paused.json` | when it is at rest | do not let it run; what a resume brings back |
 //! | `ended.json` | before anything is torn down | finish the destruction |
 //!
 //! Files appear whole or not at all (rename), so a crash leaves a state that can be read.
@@ -17,7 +18,7 @@ use std::{
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use soulbox_runtime::{Error, Result, Running};
+use soulbox_runtime::{Error, Paused, Result, Running};
 use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
 
 #[derive(Debug, Clone)]
@@ -40,6 +41,7 @@ struct Ended {
 pub(crate) struct Found {
     pub(crate) spec: SandboxSpec,
     pub(crate) running: Option<Running>,
+    pub(crate) paused: Option<Paused>,
     pub(crate) ended: Option<EndReason>,
 }
 
@@ -61,6 +63,22 @@ impl Folder {
 
     pub(crate) fn lease(&self, deadline: UnixMillis) -> Result<()> {
         self.write("lease.json", &Lease { deadline })
+    }
+
+    pub(crate) fn paused(&self, paused: &Paused) -> Result<()> {
+        self.write("paused.json", paused)
+    }
+
+    pub(crate) fn resumed(&self) -> Result<()> {
+        match fs::remove_file(self.path.join("paused.json")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the writable disk is there, from which the sandbox can be started anew.
+    pub(crate) fn has_disk(&self) -> bool {
+        self.path.join("disk.img").is_file()
     }
 
     pub(crate) fn ended(&self, reason: EndReason) -> Result<()> {
@@ -87,6 +105,7 @@ impl Folder {
         Ok(Some(Found {
             spec,
             running: self.running()?,
+            paused: self.read("paused.json")?,
             ended,
         }))
     }

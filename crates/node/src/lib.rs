@@ -1,9 +1,10 @@
 //! A machine that runs sandboxes: state folders, deadlines, adoption, metrics, logs.
 //!
 //! ```text
-//!            create              destroy, deadline, death
-//!  (nothing) ──────► Creating ──► Running ──────────────► Destroying ──► (nothing)
-//!                        └── failed ─────────────────────────┘
+//!            create               pause, deadline
+//!  (nothing) ──────► Creating ──► Running ⇄ Paused ──► Destroying ──► (nothing)
+//!                        │           │ resume, traffic     ▲
+//!                        └── failed ─┴── destroy, death ───┘
 //! ```
 //!
 //! One supervisor task per sandbox drives it from Running on; `create` and `destroy` run in tasks
@@ -15,7 +16,7 @@
 //! - `entry`: one sandbox in memory
 //! - `local`: [`LocalNode`], the node of this process
 //! - `adopt`: finding what survived
-//! - `supervise`: deadline and death
+//! - `supervise`: deadline and death; `rest`: pause and resume
 //! - `metrics`, `logs`: what users ask about it
 
 mod adopt;
@@ -24,6 +25,7 @@ mod folder;
 mod local;
 mod logs;
 mod metrics;
+mod rest;
 mod supervise;
 
 pub use local::{LocalNode, NodeConfig};

@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Result, Runtime,
-    SandboxStatus, Stats,
+    Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, Result,
+    Runtime, SandboxStatus, Stats,
 };
-use soulbox_types::{ENVD_PORT, EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{ENVD_PORT, EndReason, Kept, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::sync::broadcast;
 
-use crate::{adopt, entry::Entry, folder::Folder, logs, metrics, supervise::supervise};
+use crate::{adopt, entry::Entry, folder::Folder, logs, metrics};
 
 /// How long a caller waits for a destruction; it goes on after that.
 const DESTROY_LIMIT: Duration = Duration::from_secs(30);
@@ -92,10 +92,23 @@ impl LocalNode {
             .collect()
     }
 
+    pub(crate) fn insert_paused(&self, entry: Entry) {
+        self.entries.lock().insert(entry.id().clone(), entry);
+    }
+
+    pub(crate) fn entries(&self) -> &Mutex<HashMap<SandboxId, Entry>> {
+        &self.entries
+    }
+
+    pub(crate) fn tell(&self, event: NodeEvent) {
+        // No receiver is fine: the control plane may not have started yet.
+        let _none = self.events.send(event);
+    }
+
     pub(crate) fn insert_running(self: &Arc<Self>, entry: Entry) {
-        let (id, deadline) = (entry.id().clone(), entry.deadline.subscribe());
+        let id = entry.id().clone();
         self.entries.lock().insert(id.clone(), entry);
-        tokio::spawn(supervise(Arc::downgrade(self), id, deadline));
+        self.watch_over(&id);
     }
 
     pub(crate) async fn sample(&self, id: &SandboxId) {
@@ -152,7 +165,7 @@ impl LocalNode {
             let (written, wish) = (folder.clone(), spec.clone());
             blocking(move || written.create(&wish)).await?;
             self.runtime
-                .create(&spec, &|running| folder.started(running))
+                .create(&spec, Disk::Fresh, &|running| folder.started(running))
                 .await
         }
         .await;
@@ -164,7 +177,7 @@ impl LocalNode {
                 .await;
             return Err(error);
         }
-        let (status, deadline) = {
+        let status = {
             let mut entries = self.entries.lock();
             let entry = entries
                 .get_mut(&id)
@@ -175,9 +188,9 @@ impl LocalNode {
             }
             entry.state = SandboxState::Running;
             entry.note(LogLevel::Info, "sandbox started");
-            (entry.status(), entry.deadline.subscribe())
+            entry.status()
         };
-        tokio::spawn(supervise(Arc::downgrade(&self), id, deadline));
+        self.watch_over(&id);
         Ok(status)
     }
 
@@ -210,13 +223,21 @@ impl LocalNode {
             };
             let first = entry.state != SandboxState::Destroying;
             entry.state = SandboxState::Destroying;
-            first.then(|| (entry.folder.clone(), entry.made.subscribe()))
+            first.then(|| {
+                (
+                    entry.folder.clone(),
+                    entry.made.subscribe(),
+                    Arc::clone(&entry.turn),
+                )
+            })
         };
-        let Some((folder, mut made)) = first else {
+        let Some((folder, mut made, turn)) = first else {
             return;
         };
         // What is still being made cannot be torn down. The runtime bounds its own start.
         let _made = made.wait_for(|made| *made).await.is_ok();
+        // A pause or resume under way ends first; it is bounded too.
+        let _ours = turn.lock().await;
         tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
         let mut attempt = 0_u32;
         while let Err(error) = self.tear_down(id, &folder, reason).await {
@@ -228,8 +249,7 @@ impl LocalNode {
         if let Some(entry) = self.entries.lock().remove(id) {
             entry.gone.send_replace(true);
         }
-        // No receiver is fine: the control plane may not have started yet.
-        let _none = self.events.send(NodeEvent::Ended {
+        self.tell(NodeEvent::Ended {
             id: id.clone(),
             reason,
             detail: detail.to_owned(),
@@ -273,6 +293,22 @@ impl Node for LocalNode {
                 limit: DESTROY_LIMIT,
             }),
         }
+    }
+
+    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+        in_task(self.owned()?.pause_in_task(id.clone(), keep)).await
+    }
+
+    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+        in_task(self.owned()?.resume_in_task(id.clone(), deadline, want)).await
+    }
+
+    fn paused(&self, id: &SandboxId) -> Option<Paused> {
+        let entries = self.entries.lock();
+        entries
+            .get(id)
+            .filter(|e| e.state == SandboxState::Paused)
+            .and_then(|e| e.paused)
     }
 
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
@@ -343,7 +379,10 @@ impl Node for LocalNode {
     }
 }
 
-fn running<'a>(entries: &'a HashMap<SandboxId, Entry>, id: &SandboxId) -> Result<&'a Entry> {
+pub(crate) fn running<'a>(
+    entries: &'a HashMap<SandboxId, Entry>,
+    id: &SandboxId,
+) -> Result<&'a Entry> {
     match entries.get(id) {
         Some(entry) if entry.state == SandboxState::Running => Ok(entry),
         _ => Err(Error::SandboxNotFound(id.clone())),
@@ -363,7 +402,7 @@ async fn in_task<T: Send + 'static>(
     }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {

@@ -1,9 +1,12 @@
 //! One task per running sandbox: its deadline and its death.
+//!
+//! The task only notices; what follows runs in a task of its own, because pausing ends the
+//! supervisor. A paused sandbox has none.
 
 use std::sync::Weak;
 
 use soulbox_runtime::Exit;
-use soulbox_types::{EndReason, SandboxId, UnixMillis};
+use soulbox_types::{EndReason, OnTimeout, SandboxId, UnixMillis};
 use tokio::sync::watch;
 
 use crate::LocalNode;
@@ -21,13 +24,17 @@ pub(crate) async fn supervise(
     loop {
         let end = *deadline.borrow_and_update();
         tokio::select! {
-            () = sleep_until(end) => return finish(&node, &id, EndReason::Expired, "its time was over").await,
+            () = sleep_until(end) => {
+                tokio::spawn(expire(node, id.clone()));
+                return;
+            }
             result = &mut exit => {
                 let detail = match result {
                     Ok(Exit { description }) => description,
                     Err(error) => error.to_string(),
                 };
-                return finish(&node, &id, EndReason::Died, &detail).await;
+                tokio::spawn(died(node, id.clone(), detail));
+                return;
             }
             // The sender is dropped with the entry: the sandbox is gone by other means.
             changed = deadline.changed() => if changed.is_err() { return },
@@ -46,8 +53,20 @@ async fn sleep_until(end: UnixMillis) {
     }
 }
 
-async fn finish(node: &Weak<LocalNode>, id: &SandboxId, reason: EndReason, detail: &str) {
+async fn expire(node: Weak<LocalNode>, id: SandboxId) {
+    let Some(node) = node.upgrade() else { return };
+    match node.on_timeout(&id) {
+        Some(OnTimeout::Pause(keep)) => node.pause_at_deadline(&id, keep).await,
+        Some(OnTimeout::Kill) => {
+            node.finish(&id, EndReason::Expired, "its time was over")
+                .await;
+        }
+        None => {}
+    }
+}
+
+async fn died(node: Weak<LocalNode>, id: SandboxId, detail: String) {
     if let Some(node) = node.upgrade() {
-        node.finish(id, reason, detail).await;
+        node.finish(&id, EndReason::Died, &detail).await;
     }
 }

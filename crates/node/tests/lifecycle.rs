@@ -3,17 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_node::{LocalNode, NodeConfig};
 use soulbox_runtime::{
-    Adopted, DynStream, Error, Exit, Node, NodeEvent, Result, Running, Runtime, Started, Stats,
+    Adopted, Disk, DynStream, Error, Exit, Node, NodeEvent, Result, Running, Runtime, Started,
+    Stats,
 };
 use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, TemplateId,
-    Tier, UnixMillis,
+    EndReason, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout, SandboxId, SandboxSpec,
+    SandboxState, Secret, TemplateId, Tier, UnixMillis,
 };
 use tokio::sync::{Notify, watch};
 
@@ -24,7 +30,10 @@ struct Machine {
     /// When set, creates wait for it.
     gate: Mutex<Option<Arc<Notify>>>,
     fail_creates: Mutex<bool>,
+    fail_pauses: Mutex<bool>,
+    frozen: Mutex<HashSet<SandboxId>>,
     destroyed: Mutex<Vec<SandboxId>>,
+    folder: Mutex<std::path::PathBuf>,
 }
 
 #[derive(Debug)]
@@ -36,7 +45,7 @@ impl Runtime for MemoryRuntime {
         Tier::Jail
     }
 
-    async fn create(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<()> {
+    async fn create(&self, spec: &SandboxSpec, _disk: Disk, started: &Started<'_>) -> Result<()> {
         let gate = self.0.gate.lock().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -47,6 +56,11 @@ impl Runtime for MemoryRuntime {
                 message: "asked to fail".into(),
             });
         }
+        std::fs::write(
+            self.0.folder.lock().join(spec.id.as_str()).join("disk.img"),
+            "",
+        )
+        .unwrap();
         started(&Running {
             tier: Tier::Jail,
             record: spec.id.to_string(),
@@ -70,11 +84,24 @@ impl Runtime for MemoryRuntime {
         })
     }
 
-    async fn pause(&self, _id: &SandboxId) -> Result<()> {
+    async fn pause(&self, id: &SandboxId) -> Result<()> {
+        if *self.0.fail_pauses.lock() {
+            return Err(Error::io(
+                "no space",
+                std::io::ErrorKind::StorageFull.into(),
+            ));
+        }
+        self.0.frozen.lock().insert(id.clone());
         Ok(())
     }
 
-    async fn resume(&self, _id: &SandboxId) -> Result<()> {
+    async fn stop(&self, id: &SandboxId) -> Result<()> {
+        self.0.alive.lock().remove(id);
+        Ok(())
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<()> {
+        self.0.frozen.lock().remove(id);
         Ok(())
     }
 
@@ -104,6 +131,7 @@ impl Runtime for MemoryRuntime {
 }
 
 async fn node(folder: &Path, machine: &Arc<Machine>) -> Arc<LocalNode> {
+    folder.clone_into(&mut machine.folder.lock());
     let config = NodeConfig {
         sandboxes_dir: folder.to_owned(),
         max_sandboxes: 3,
@@ -142,7 +170,9 @@ async fn ended(
     let event = tokio::time::timeout(Duration::from_secs(10), events.recv())
         .await
         .unwrap();
-    let NodeEvent::Ended { id, reason, .. } = event.unwrap();
+    let NodeEvent::Ended { id, reason, .. } = event.unwrap() else {
+        panic!("it did not end")
+    };
     assert!(node.get(&id).is_none());
     reason
 }
@@ -326,4 +356,119 @@ async fn a_damaged_state_folder_does_not_stop_the_node() {
     std::fs::write(folder.path().join(wish.id.as_str()).join("spec.json"), "{").unwrap();
     let second = node(folder.path(), &machine).await;
     assert!(second.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_paused_sandbox_rests_without_a_deadline_and_wakes_with_a_new_one() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    let wish = spec(Duration::from_millis(200));
+    node.create(wish.clone()).await.unwrap();
+    node.pause(&wish.id, Kept::Memory).await.unwrap();
+    assert!(matches!(events.recv().await, Ok(NodeEvent::Paused { .. })));
+    assert!(machine.frozen.lock().contains(&wish.id));
+    assert!(matches!(
+        node.dial(&wish.id, 80).await,
+        Err(Error::SandboxNotFound(_))
+    ));
+    assert!(matches!(
+        node.pause(&wish.id, Kept::Memory).await,
+        Err(Error::WrongState { .. })
+    ));
+    // Its old deadline passes without consequence.
+    while UnixMillis::now() <= wish.deadline {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(node.get(&wish.id).unwrap().state, SandboxState::Paused);
+
+    let later = UnixMillis::now().plus(LONG);
+    assert_eq!(
+        node.resume(&wish.id, later, Kept::Memory).await.unwrap(),
+        Kept::Memory
+    );
+    assert!(!machine.frozen.lock().contains(&wish.id));
+    let status = node.get(&wish.id).unwrap();
+    assert_eq!(
+        (status.state, status.spec.deadline),
+        (SandboxState::Running, later)
+    );
+    machine.alive.lock()[&wish.id].send_replace(true);
+    assert_eq!(ended(&node, &mut events).await, EndReason::Died);
+}
+
+#[tokio::test]
+async fn a_filesystem_pause_ends_the_processes_and_resumes_from_the_disk() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    node.create(wish.clone()).await.unwrap();
+    node.pause(&wish.id, Kept::Filesystem).await.unwrap();
+    assert!(machine.alive.lock().is_empty());
+    assert_eq!(node.paused(&wish.id).unwrap().kept, Kept::Filesystem);
+    let later = UnixMillis::now().plus(LONG);
+    assert_eq!(
+        node.resume(&wish.id, later, Kept::Memory).await.unwrap(),
+        Kept::Filesystem
+    );
+    assert_eq!(machine.alive.lock().len(), 1);
+    node.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_asked_for_it_is_paused_at_its_deadline() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    let mut wish = spec(Duration::from_millis(50));
+    wish.lifecycle = Lifecycle {
+        on_timeout: OnTimeout::Pause(Kept::Memory),
+        ..Lifecycle::default()
+    };
+    node.create(wish.clone()).await.unwrap();
+    assert!(matches!(events.recv().await, Ok(NodeEvent::Paused { .. })));
+    assert!(machine.frozen.lock().contains(&wish.id));
+}
+
+#[tokio::test]
+async fn a_failed_pause_leaves_the_sandbox_running_and_watched() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    let wish = spec(LONG);
+    node.create(wish.clone()).await.unwrap();
+    *machine.fail_pauses.lock() = true;
+    assert!(node.pause(&wish.id, Kept::Memory).await.is_err());
+    assert_eq!(node.get(&wish.id).unwrap().state, SandboxState::Running);
+    node.set_deadline(&wish.id, UnixMillis::now())
+        .await
+        .unwrap();
+    assert_eq!(ended(&node, &mut events).await, EndReason::Expired);
+}
+
+#[tokio::test]
+async fn a_new_node_keeps_what_rests_at_rest_and_knows_what_a_reboot_took() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let (frozen, stopped, rebooted) = (spec(LONG), spec(LONG), spec(LONG));
+    for wish in [&frozen, &stopped, &rebooted] {
+        first.create(wish.clone()).await.unwrap();
+    }
+    first.pause(&frozen.id, Kept::Memory).await.unwrap();
+    first.pause(&stopped.id, Kept::Filesystem).await.unwrap();
+    first.pause(&rebooted.id, Kept::Memory).await.unwrap();
+    drop(first);
+    machine.alive.lock().remove(&rebooted.id);
+
+    let second = node(folder.path(), &machine).await;
+    let kept = |wish: &SandboxSpec| second.paused(&wish.id).unwrap().kept;
+    assert_eq!(kept(&frozen), Kept::Memory);
+    assert_eq!(kept(&stopped), Kept::Filesystem);
+    assert_eq!(kept(&rebooted), Kept::Filesystem);
+    let later = UnixMillis::now().plus(LONG);
+    for wish in [&frozen, &stopped, &rebooted] {
+        second.resume(&wish.id, later, Kept::Memory).await.unwrap();
+        assert_eq!(second.get(&wish.id).unwrap().state, SandboxState::Running);
+    }
 }

@@ -1,5 +1,5 @@
-//! The lives of the sandboxes that have traffic. When one ends, every stream to it is cut at once,
-//! also those whose socket lingers.
+//! The lives of the sandboxes that have traffic. When one ends or is paused, every stream to it is
+//! cut at once, also those whose socket lingers.
 
 use std::{
     collections::HashMap,
@@ -136,7 +136,7 @@ async fn watch(shared: Arc<Shared>) {
     loop {
         tokio::select! {
             event = events.recv(), if open => match event {
-                Ok(NodeEvent::Ended { id, .. }) => shared.end(&id),
+                Ok(NodeEvent::Ended { id, .. } | NodeEvent::Paused { id }) => shared.end(&id),
                 Err(RecvError::Lagged(_)) => shared.sweep(),
                 Err(RecvError::Closed) => open = false,
             },

@@ -9,5 +9,5 @@ mod node;
 mod runtime;
 
 pub use error::{Error, Result};
-pub use node::{LogEntry, LogLevel, MetricSample, Node, NodeEvent, SandboxStatus};
-pub use runtime::{Adopted, ByteStream, DynStream, Exit, Running, Runtime, Started, Stats};
+pub use node::{LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus};
+pub use runtime::{Adopted, ByteStream, Disk, DynStream, Exit, Running, Runtime, Started, Stats};

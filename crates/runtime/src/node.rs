@@ -2,7 +2,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{EndReason, Kept, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
 use tokio::sync::broadcast;
 
 use crate::{DynStream, Result, Stats};
@@ -23,6 +23,16 @@ pub enum NodeEvent {
         reason: EndReason,
         detail: String,
     },
+    /// Connections into it are to be cut: nobody inside answers any more.
+    Paused { id: SandboxId },
+}
+
+/// A sandbox at rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// What a resume brings back. After a reboot of the machine memory is gone, and this says so.
+    pub kept: Kept,
+    pub at: UnixMillis,
 }
 
 /// One sample of a sandbox's use, taken every few seconds.
@@ -66,6 +76,16 @@ pub trait Node: Send + Sync + fmt::Debug {
 
     /// Moves the end of its life, durably. The node itself enforces it.
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()>;
+
+    /// Puts a running sandbox to rest, durably. [`crate::Error::WrongState`] when it is not running.
+    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()>;
+
+    /// Wakes a paused sandbox and says what came back; `Memory` when it was running all along
+    /// (its deadline is then left alone). `want` [`Kept::Filesystem`] starts it anew from its files.
+    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept>;
+
+    /// How a paused sandbox rests; `None` when it is not paused.
+    fn paused(&self, id: &SandboxId) -> Option<Paused>;
 
     /// `None` when it is not here (any more). Cheap: from memory.
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus>;

@@ -51,6 +51,15 @@ pub struct Stats {
     pub oom_kills: u64,
 }
 
+/// Where a new sandbox's writable disk comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    /// An empty one.
+    Fresh,
+    /// The one that a stopped sandbox of the same id left in its folder.
+    Kept,
+}
+
 /// Called once, as soon as there is something to find again.
 pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
 
@@ -62,7 +71,7 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.
-    async fn create(&self, spec: &SandboxSpec, started: &Started<'_>) -> Result<()>;
+    async fn create(&self, spec: &SandboxSpec, disk: Disk, started: &Started<'_>) -> Result<()>;
 
     /// Finds a sandbox that an earlier run of the node made.
     async fn adopt(&self, spec: &SandboxSpec, running: &Running) -> Result<Adopted>;
@@ -70,10 +79,14 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Opens a connection to a port inside, also one bound to 127.0.0.1.
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream>;
 
-    /// Stops every process in place, memory kept.
+    /// Stops every process in place, memory kept; the files are on the host's disk afterwards.
     async fn pause(&self, id: &SandboxId) -> Result<()>;
 
+    /// Lets the processes of a paused sandbox go on.
     async fn resume(&self, id: &SandboxId) -> Result<()>;
+
+    /// Ends every process and keeps the disk, with everything written so far safely on it.
+    async fn stop(&self, id: &SandboxId) -> Result<()>;
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats>;
 

@@ -8,3 +8,4 @@
 mod routing;
 mod streaming;
 mod support;
+mod waking;

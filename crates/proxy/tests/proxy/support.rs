@@ -15,10 +15,10 @@ use hyper_util::{
 };
 use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig};
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Result, SandboxStatus, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Stats,
 };
 use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
     UnixMillis,
 };
 use tokio::{
@@ -38,6 +38,7 @@ pub(crate) fn id() -> SandboxId {
 pub(crate) struct FakeNode {
     sandboxes: Mutex<HashMap<SandboxId, SandboxStatus>>,
     ports: Mutex<HashMap<u16, SocketAddr>>,
+    paused: Mutex<Option<Paused>>,
     events: broadcast::Sender<NodeEvent>,
 }
 
@@ -52,7 +53,10 @@ impl FakeNode {
             env: BTreeMap::new(),
             metadata: BTreeMap::new(),
             network: NetworkPolicy::default(),
-            lifecycle: soulbox_types::Lifecycle::default(),
+            lifecycle: soulbox_types::Lifecycle {
+                auto_resume: true,
+                ..soulbox_types::Lifecycle::default()
+            },
             access_token: Some(Secret::new(TOKEN)),
             node_token: Secret::random(),
             created_at: UnixMillis::now(),
@@ -66,12 +70,17 @@ impl FakeNode {
         Arc::new(Self {
             sandboxes: Mutex::new(HashMap::from([(id(), status)])),
             ports: Mutex::default(),
+            paused: Mutex::default(),
             events: broadcast::channel(16).0,
         })
     }
 
     pub(crate) fn open(&self, port: u16, address: SocketAddr) {
         self.ports.lock().unwrap().insert(port, address);
+    }
+
+    fn set_state(&self, state: SandboxState) {
+        self.sandboxes.lock().unwrap().get_mut(&id()).unwrap().state = state;
     }
 
     pub(crate) fn kill(&self) {
@@ -95,6 +104,30 @@ impl Node for FakeNode {
     }
     async fn set_deadline(&self, id: &SandboxId, _deadline: UnixMillis) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
+    }
+    async fn pause(&self, _id: &SandboxId, keep: Kept) -> Result<()> {
+        self.set_state(SandboxState::Paused);
+        *self.paused.lock().unwrap() = Some(Paused {
+            kept: keep,
+            at: UnixMillis::now(),
+        });
+        drop(self.events.send(NodeEvent::Paused { id: id() }));
+        Ok(())
+    }
+    async fn resume(&self, _id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+        *self.paused.lock().unwrap() = None;
+        self.set_state(SandboxState::Running);
+        self.sandboxes
+            .lock()
+            .unwrap()
+            .get_mut(&id())
+            .unwrap()
+            .spec
+            .deadline = deadline;
+        Ok(want)
+    }
+    fn paused(&self, _id: &SandboxId) -> Option<Paused> {
+        *self.paused.lock().unwrap()
     }
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
         self.sandboxes.lock().unwrap().get(id).cloned()

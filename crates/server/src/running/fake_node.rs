@@ -12,10 +12,10 @@ use std::{
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Result, SandboxStatus, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Stats,
 };
 use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
     UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
@@ -69,6 +69,15 @@ impl Node for FakeNode {
     }
     async fn set_deadline(&self, id: &SandboxId, _deadline: UnixMillis) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
+    }
+    async fn pause(&self, id: &SandboxId, _keep: Kept) -> Result<()> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+    async fn resume(&self, id: &SandboxId, _deadline: UnixMillis, _want: Kept) -> Result<Kept> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+    fn paused(&self, _id: &SandboxId) -> Option<Paused> {
+        None
     }
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
         self.list().into_iter().find(|status| status.spec.id == *id)

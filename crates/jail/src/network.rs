@@ -1,0 +1,67 @@
+//! Opening the network with a range of addresses that nobody else uses.
+
+use std::{io, time::Duration};
+
+use soulbox_net::{Ipv4Net, NetConfig, Network};
+use soulbox_runtime::{Error, Result};
+
+use crate::{
+    JailConfig,
+    instance::{Instance, SLOTS},
+};
+
+/// Servers that start at the same moment may pick the same range; one of them then picks again.
+const ATTEMPTS: u32 = 20;
+
+pub(crate) async fn open(
+    config: &JailConfig,
+    instance: &mut Instance,
+) -> Result<(Network, Ipv4Net)> {
+    let mut attempt = 1;
+    loop {
+        let range: Ipv4Net = instance.range.parse().map_err(|_| {
+            let invalid = io::ErrorKind::InvalidData.into();
+            Error::io("instance.json has no valid network range", invalid)
+        })?;
+        let opened = Network::open(NetConfig {
+            instance_tag: instance.tag.clone(),
+            range,
+            max_slots: SLOTS.min(config.max_sandboxes),
+            pool: config.pool,
+            open_ranges: config.open_ranges.clone(),
+            upstream_dns: Vec::new(),
+        })
+        .await;
+        match opened {
+            Ok(network) => return Ok((network, range)),
+            Err(soulbox_net::Error::RangeInUse { .. })
+                if attempt < ATTEMPTS && may_move(config) =>
+            {
+                attempt += 1;
+                instance.pick_another_range(&config.data_dir)?;
+            }
+            Err(error) => {
+                return Err(Error::io(
+                    "could not set up the network",
+                    io::Error::other(error),
+                ));
+            }
+        }
+    }
+}
+
+/// The operator named no range, and no sandbox has an address of the old one.
+fn may_move(config: &JailConfig) -> bool {
+    let sandboxes = std::fs::read_dir(&config.sandboxes_dir);
+    config.network_range.is_none() && sandboxes.map_or(true, |mut folders| folders.next().is_none())
+}
+
+pub(crate) fn network_error(error: soulbox_net::Error) -> Error {
+    match error {
+        soulbox_net::Error::NoCapacity { .. } => Error::NoCapacity {
+            what: "all network slots of this machine are in use".to_owned(),
+            retry_after: Duration::from_secs(1),
+        },
+        other => Error::io("network", io::Error::other(other)),
+    }
+}
