@@ -87,6 +87,12 @@ class Attacker:
         except CommandExitException as failed:
             return failed
 
+    def starts(self, command: str):
+        """Starts something that may never end, and lets go of it."""
+        handle = self.sandbox.commands.run(command, background=True, user=self.user, timeout=0)
+        handle.disconnect()
+        return handle
+
     def python(self, program: str, **kwargs):
         """Runs a Python program inside."""
         path = f"/tmp/attack-{abs(hash(program)) % 10**9}.py"

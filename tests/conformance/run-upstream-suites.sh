@@ -40,8 +40,8 @@ js_files=(
 )
 python_files=(
     test_sbx_info test_sbx_kill test_sbx_list commands/ files/ pty/ shared/git
-    test_create test_connect test_kill test_timeout test_host test_metrics test_secure
-    test_internet_access test_network.py test_exists
+    test_create.py test_connect.py test_kill.py test_timeout.py test_host.py test_metrics.py test_secure.py
+    test_internet_access.py test_network.py template_sync/test_exists template_async/test_exists
 )
 if [ $# -gt 0 ]; then js_files=("$@") python_files=("$@"); fi
 
