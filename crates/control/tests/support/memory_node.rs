@@ -7,9 +7,9 @@ use std::{
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Result, SandboxStatus, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Stats,
 };
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{EndReason, Kept, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
 use tokio::sync::{RwLock, broadcast};
 
 #[derive(Debug)]
@@ -28,6 +28,7 @@ struct Memory {
     status: SandboxStatus,
     metrics: Vec<MetricSample>,
     logs: Vec<LogEntry>,
+    paused: Option<Paused>,
 }
 
 impl Default for MemoryNode {
@@ -71,6 +72,7 @@ impl MemoryNode {
             status,
             metrics: Vec::new(),
             logs: Vec::new(),
+            paused: None,
         };
         self.sandboxes.lock().unwrap().insert(id, memory);
     }
@@ -144,6 +146,42 @@ impl Node for MemoryNode {
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
         memory.status.spec.deadline = deadline;
         Ok(())
+    }
+
+    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        let memory = sandboxes
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        if let Some(state) = Some(memory.status.state).filter(|s| *s != SandboxState::Running) {
+            let id = id.clone();
+            return Err(Error::WrongState { id, state });
+        }
+        memory.status.state = SandboxState::Paused;
+        memory.paused = Some(Paused {
+            kept: keep,
+            at: UnixMillis::now(),
+        });
+        drop(self.events.send(NodeEvent::Paused { id: id.clone() }));
+        Ok(())
+    }
+
+    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        let memory = sandboxes
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        let Some(paused) = memory.paused.take() else {
+            return Ok(Kept::Memory);
+        };
+        memory.status.state = SandboxState::Running;
+        memory.status.spec.deadline = deadline;
+        let both = paused.kept == Kept::Memory && want == Kept::Memory;
+        Ok(if both { Kept::Memory } else { Kept::Filesystem })
+    }
+
+    fn paused(&self, id: &SandboxId) -> Option<Paused> {
+        self.sandboxes.lock().unwrap().get(id)?.paused
     }
 
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
