@@ -85,7 +85,9 @@ impl ConfigError {
             Self::Unreadable { .. } => {
                 "the file holds a key and belongs to the server's user: use sudo, or set E2B_API_KEY"
             }
-            Self::Incomplete { .. } => "restart `soulbox serve`: it writes the file anew",
+            Self::Incomplete { .. } => {
+                "its key was deleted: `soulbox key create NAME` makes one, to be set as E2B_API_KEY"
+            }
             Self::Url { .. } => "an address looks like http://127.0.0.1:3000",
         }
     }

@@ -108,7 +108,7 @@ impl Error {
             Self::Api(api) => match api.status {
                 StatusCode::UNAUTHORIZED => {
                     "check the key (--api-key, SOULBOX_API_KEY or E2B_API_KEY); on the server's \
-                     machine `soulbox key create` makes one"
+                     machine `soulbox key create NAME --offline` makes one"
                 }
                 StatusCode::NOT_FOUND if api.message.to_lowercase().contains("sandbox") => {
                     "`soulbox ls` shows the sandboxes that run"

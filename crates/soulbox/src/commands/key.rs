@@ -3,7 +3,7 @@
 use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::json;
-use soulbox_client::model::ApiKey;
+use soulbox_client::{config::ConfigError, model::ApiKey};
 use soulbox_types::Secret;
 
 use crate::{
@@ -67,6 +67,13 @@ async fn remove(keys: &Keys, ids: &[String]) -> Result<()> {
     Ok(())
 }
 
+fn lacks_key(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(ConfigError::NoKey { .. } | ConfigError::Incomplete { .. })
+    )
+}
+
 struct NewKey {
     id: String,
     name: String,
@@ -74,11 +81,15 @@ struct NewKey {
 }
 
 impl Keys {
-    async fn open(server: &ServerArgs, offline: Offline) -> Result<Self> {
+    /// Whoever can read the data folder needs no key to make one.
+    async fn open(args: &ServerArgs, offline: Offline) -> Result<Self> {
         if offline.offline {
-            offline::open(server).await
-        } else {
-            online::open(server)
+            return offline::open(args).await;
+        }
+        match Server::connect(args) {
+            Ok(server) => Ok(Self::Server(Box::new(server))),
+            Err(error) if lacks_key(&error) => offline::open(args).await.map_err(|_| error),
+            Err(error) => Err(error),
         }
     }
 

@@ -1,12 +1,8 @@
 use anyhow::Result;
 use soulbox_client::model::ApiKey;
 
-use super::{Keys, NewKey};
-use crate::{args::ServerArgs, context::Server};
-
-pub(super) fn open(server: &ServerArgs) -> Result<Keys> {
-    Ok(Keys::Server(Box::new(Server::connect(server)?)))
-}
+use super::NewKey;
+use crate::context::Server;
 
 pub(super) async fn create(server: &Server, name: &str) -> Result<NewKey> {
     let made = server
