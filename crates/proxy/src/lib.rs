@@ -4,6 +4,7 @@
 //! - [`route`]: whose request is it; from host name, routing headers or a signed URL
 //! - [`guard`]: envd's control routes, which no client may reach
 //! - [`life`]: cuts every stream of a sandbox at the moment when it ends
+//! - [`wake`]: traffic wakes a paused sandbox
 //! - [`dial`]: a connection to the port, with patience for servers that just start
 //! - [`forward`]: one request over that connection, streaming both ways; [`tunnel`] after an upgrade
 //! - [`headers`]: what must not travel from one connection to the next
@@ -22,6 +23,7 @@ mod refusal;
 mod route;
 mod signature;
 mod tunnel;
+mod wake;
 
 pub use body::{Body, BoxError};
 pub use counters::{Counters, CountersSnapshot};

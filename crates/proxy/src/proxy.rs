@@ -18,6 +18,7 @@ use crate::{
     refusal::{Audience, Refusal},
     route::{Route, Target, route},
     signature::SignedFile,
+    wake::wake,
 };
 
 #[derive(Debug, Clone)]
@@ -129,13 +130,15 @@ impl Inner {
             });
         }
         let limit = self.config.max_streams_per_sandbox;
-        let stream = self
-            .lives
-            .open(&target.id, limit)
-            .map_err(|not| match not {
-                NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
-                NotOpened::TooMany => Refusal::TooManyStreams(target.id.clone()),
-            })?;
+        let mut opened = self.lives.open(&target.id, limit);
+        if matches!(opened, Err(NotOpened::NotRunning)) {
+            wake(&*self.node, &target, request.headers()).await?;
+            opened = self.lives.open(&target.id, limit);
+        }
+        let stream = opened.map_err(|not| match not {
+            NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
+            NotOpened::TooMany => Refusal::TooManyStreams(target.id.clone()),
+        })?;
         let connection = dial(&*self.node, &target, &stream.life).await?;
         Exchange {
             proxy: Arc::clone(self),

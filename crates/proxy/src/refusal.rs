@@ -19,6 +19,8 @@ pub(crate) enum Refusal {
     BadAnswer { id: SandboxId, port: u16 },
     NoAnswer { id: SandboxId, port: u16 },
     TooManyStreams(SandboxId),
+    MayNotWake(SandboxId),
+    Changing(SandboxId),
 }
 
 #[derive(Debug, Serialize)]
@@ -44,6 +46,8 @@ impl Refusal {
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::MayNotWake(_) => StatusCode::FORBIDDEN,
+            Self::Changing(_) => StatusCode::CONFLICT,
         }
     }
 
@@ -63,13 +67,20 @@ impl Refusal {
             Self::TooManyStreams(_) => {
                 "The sandbox has too many open connections; close some and try again"
             }
+            Self::MayNotWake(_) => {
+                "The sandbox is paused, and only requests with its access token wake it"
+            }
+            Self::Changing(_) => "The sandbox is being paused or resumed; try again in a moment",
         }
     }
 
     fn subject(&self) -> (Option<&SandboxId>, Option<u16>) {
         match self {
             Self::BadRequest(_) | Self::ControlRoute { .. } | Self::BadSignature => (None, None),
-            Self::NotFound(id) | Self::TooManyStreams(id) => (Some(id), None),
+            Self::NotFound(id)
+            | Self::TooManyStreams(id)
+            | Self::MayNotWake(id)
+            | Self::Changing(id) => (Some(id), None),
             Self::PortClosed { id, port }
             | Self::BadAnswer { id, port }
             | Self::NoAnswer { id, port } => (Some(id), Some(*port)),

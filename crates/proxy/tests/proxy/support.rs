@@ -15,11 +15,12 @@ use hyper_util::{
 };
 use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig};
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
+    Snapshot, Stats,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
-    UnixMillis,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
+    TemplateId, Tier, UnixMillis,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -125,6 +126,15 @@ impl Node for FakeNode {
             .spec
             .deadline = deadline;
         Ok(want)
+    }
+    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
+        Ok(())
+    }
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
     }
     fn paused(&self, _id: &SandboxId) -> Option<Paused> {
         *self.paused.lock().unwrap()

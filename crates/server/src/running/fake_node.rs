@@ -12,10 +12,10 @@ use std::{
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Snapshot, Stats,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret, Tier,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Secret, Tier,
     UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
@@ -76,6 +76,15 @@ impl Node for FakeNode {
     async fn resume(&self, id: &SandboxId, _deadline: UnixMillis, _want: Kept) -> Result<Kept> {
         Err(Error::SandboxNotFound(id.clone()))
     }
+    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
+        Ok(())
+    }
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
+    }
     fn paused(&self, _id: &SandboxId) -> Option<Paused> {
         None
     }
@@ -96,6 +105,8 @@ impl Node for FakeNode {
             metadata: BTreeMap::new(),
             network: NetworkPolicy::default(),
             lifecycle: soulbox_types::Lifecycle::default(),
+            snapshot: None,
+            volumes: Vec::new(),
             access_token: None,
             node_token: Secret::new("node"),
             created_at: UnixMillis(0),
