@@ -276,7 +276,8 @@ impl Plan<'_> {
     /// rustix makes the plain system calls here: the C library's would signal other threads.
     fn become_user(&self) -> rustix::io::Result<()> {
         let (uid, gid) = (self.command.uid, self.command.gid);
-        rustix::process::setrlimit(Resource::Nofile, self.command.descriptors)?;
+        // Our higher limit does no harm, should this be refused.
+        let _refused = rustix::process::setrlimit(Resource::Nofile, self.command.descriptors);
         rustix::thread::set_thread_groups(&self.command.groups)?;
         rustix::thread::set_thread_res_gid(gid, gid, gid)?;
         rustix::thread::set_thread_res_uid(uid, uid, uid)
