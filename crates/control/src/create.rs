@@ -79,6 +79,8 @@ impl Control {
                 allow_internet: request.allow_internet,
             },
             lifecycle: soulbox_types::Lifecycle::default(),
+            snapshot: None,
+            volumes: Vec::new(),
             access_token: request.secure.then(|| self.tokens.access_token(&id)),
             node_token: Secret::random(),
             created_at: now,

@@ -561,6 +561,8 @@ fn stray(tenant: TenantId) -> SandboxSpec {
         metadata: BTreeMap::new(),
         network: soulbox_types::NetworkPolicy::default(),
         lifecycle: soulbox_types::Lifecycle::default(),
+        snapshot: None,
+        volumes: Vec::new(),
         access_token: None,
         node_token: Secret::random(),
         created_at: UnixMillis::now(),

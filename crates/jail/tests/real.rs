@@ -98,6 +98,8 @@ impl Fixture {
             metadata: [].into(),
             network: NetworkPolicy::default(),
             lifecycle: soulbox_types::Lifecycle::default(),
+            snapshot: None,
+            volumes: Vec::new(),
             access_token: None,
             node_token: Secret::random(),
             created_at: now,

@@ -12,9 +12,11 @@ use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{
     Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, Result,
-    Runtime, SandboxStatus, Stats,
+    Runtime, SandboxStatus, Snapshot, Stats,
 };
-use soulbox_types::{ENVD_PORT, EndReason, Kept, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{
+    ENVD_PORT, EndReason, Kept, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
+};
 use tokio::sync::broadcast;
 
 use crate::{adopt, entry::Entry, folder::Folder, logs, metrics};
@@ -301,6 +303,22 @@ impl Node for LocalNode {
 
     async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
         in_task(self.owned()?.resume_in_task(id.clone(), deadline, want)).await
+    }
+
+    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
+        running(&self.entries.lock(), id)?;
+        Err(Error::Unsupported {
+            tier: self.runtime.tier(),
+            what: "a snapshot",
+        })
+    }
+
+    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
+        Ok(())
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
     }
 
     fn paused(&self, id: &SandboxId) -> Option<Paused> {

@@ -154,6 +154,8 @@ fn spec(life: Duration) -> SandboxSpec {
         metadata: [("who".to_owned(), "测试".to_owned())].into(),
         network: NetworkPolicy::default(),
         lifecycle: soulbox_types::Lifecycle::default(),
+        snapshot: None,
+        volumes: Vec::new(),
         access_token: Some(Secret::random()),
         node_token: Secret::random(),
         created_at: now,

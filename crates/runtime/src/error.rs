@@ -16,6 +16,11 @@ pub enum Error {
     /// The sandbox runs, but nothing listens.
     #[error("port {port} of sandbox {id} is closed")]
     PortClosed { id: SandboxId, port: u16 },
+    #[error("{what} is used by {users}")]
+    InUse { what: String, users: String },
+    /// What was kept is not what was written: it is not used.
+    #[error("{what} is damaged: {message}")]
+    Damaged { what: String, message: String },
     /// Retryable: the machine is full just now.
     #[error("no capacity: {what}")]
     NoCapacity { what: String, retry_after: Duration },

@@ -9,5 +9,7 @@ mod node;
 mod runtime;
 
 pub use error::{Error, Result};
-pub use node::{LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus};
+pub use node::{
+    LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot,
+};
 pub use runtime::{Adopted, ByteStream, Disk, DynStream, Exit, Running, Runtime, Started, Stats};

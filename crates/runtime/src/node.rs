@@ -2,7 +2,9 @@ use std::fmt;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use soulbox_types::{EndReason, Kept, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{
+    EndReason, Kept, Limits, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier, UnixMillis,
+};
 use tokio::sync::broadcast;
 
 use crate::{DynStream, Result, Stats};
@@ -64,6 +66,24 @@ pub struct LogEntry {
     pub fields: std::collections::BTreeMap<String, String>,
 }
 
+/// The files of a sandbox at one moment, from which others can be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Snapshots are used like templates, so their ids are of the same kind.
+    pub id: TemplateId,
+    pub source: SandboxId,
+    /// The template at the bottom.
+    pub template: TemplateId,
+    /// The snapshots below this one, nearest first.
+    pub parents: Vec<TemplateId>,
+    pub limits: Limits,
+    pub created_at: UnixMillis,
+    /// Bytes of data in the image (holes not counted).
+    pub bytes: u64,
+    /// BLAKE3 of the image, hex; verified before it is used.
+    pub checksum: String,
+}
+
 /// A machine that runs sandboxes.
 #[async_trait]
 pub trait Node: Send + Sync + fmt::Debug {
@@ -83,6 +103,16 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// Wakes a paused sandbox and says what came back; `Memory` when it was running all along
     /// (its deadline is then left alone). `want` [`Kept::Filesystem`] starts it anew from its files.
     async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept>;
+
+    /// Captures the files of a running or paused sandbox, which goes on. On error nothing is left
+    /// of the snapshot and the sandbox is as before.
+    async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot>;
+
+    /// Idempotent. [`crate::Error::InUse`] while a sandbox or another snapshot stands on it.
+    async fn delete_snapshot(&self, snapshot: &TemplateId) -> Result<()>;
+
+    /// From memory.
+    fn snapshots(&self) -> Vec<Snapshot>;
 
     /// How a paused sandbox rests; `None` when it is not paused.
     fn paused(&self, id: &SandboxId) -> Option<Paused>;

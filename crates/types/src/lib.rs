@@ -23,6 +23,7 @@ pub use limits::Limits;
 pub use secret::Secret;
 pub use spec::{
     EndReason, Kept, Lifecycle, NetworkPolicy, OnTimeout, SandboxSpec, SandboxState, Tier,
+    VolumeMount,
 };
 pub use time::UnixMillis;
 

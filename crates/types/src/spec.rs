@@ -66,12 +66,28 @@ pub struct Lifecycle {
     pub timeout_seconds: u64,
 }
 
+/// A volume in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeMount {
+    /// UUID of the volume.
+    pub volume: String,
+    pub name: String,
+    /// Absolute and clean path inside.
+    pub path: String,
+}
+
 /// The whole wish for one sandbox. Written to its state folder before anything is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxSpec {
     pub id: SandboxId,
     pub tenant: TenantId,
     pub template: TemplateId,
+    /// The snapshot that it starts from, above the template.
+    #[serde(default)]
+    pub snapshot: Option<TemplateId>,
+    /// Shared folders that outlive it.
+    #[serde(default)]
+    pub volumes: Vec<VolumeMount>,
     /// First name of the template, as E2B's `alias`.
     pub alias: Option<String>,
     pub limits: Limits,

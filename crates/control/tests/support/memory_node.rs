@@ -7,9 +7,12 @@ use std::{
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
+    Snapshot, Stats,
 };
-use soulbox_types::{EndReason, Kept, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{
+    EndReason, Kept, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier, UnixMillis,
+};
 use tokio::sync::{RwLock, broadcast};
 
 #[derive(Debug)]
@@ -180,6 +183,15 @@ impl Node for MemoryNode {
         Ok(if both { Kept::Memory } else { Kept::Filesystem })
     }
 
+    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
+        Ok(())
+    }
+    fn snapshots(&self) -> Vec<Snapshot> {
+        Vec::new()
+    }
     fn paused(&self, id: &SandboxId) -> Option<Paused> {
         self.sandboxes.lock().unwrap().get(id)?.paused
     }

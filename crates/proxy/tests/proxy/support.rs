@@ -55,6 +55,8 @@ impl FakeNode {
             metadata: BTreeMap::new(),
             network: NetworkPolicy::default(),
             lifecycle: soulbox_types::Lifecycle {
+                snapshot: None,
+                volumes: Vec::new(),
                 auto_resume: true,
                 ..soulbox_types::Lifecycle::default()
             },

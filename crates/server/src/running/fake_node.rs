@@ -12,11 +12,12 @@ use std::{
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus, Snapshot, Stats,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
+    Snapshot, Stats,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Secret, Tier,
-    UnixMillis,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
+    TemplateId, Tier, UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
 
