@@ -54,9 +54,9 @@ impl FakeNode {
             env: BTreeMap::new(),
             metadata: BTreeMap::new(),
             network: NetworkPolicy::default(),
+            snapshot: None,
+            volumes: Vec::new(),
             lifecycle: soulbox_types::Lifecycle {
-                snapshot: None,
-                volumes: Vec::new(),
                 auto_resume: true,
                 ..soulbox_types::Lifecycle::default()
             },
