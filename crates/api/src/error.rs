@@ -149,6 +149,16 @@ fn from_node(error: &NodeError) -> ApiError {
             plain(StatusCode::NOT_FOUND)
         }
         NodeError::WrongState { .. } => plain(StatusCode::CONFLICT),
+        NodeError::InUse { .. } => plain(StatusCode::BAD_REQUEST).coded("in_use"),
+        NodeError::Damaged { .. } => {
+            tracing::error!(%error, "what was kept is damaged");
+            plain(StatusCode::INTERNAL_SERVER_ERROR).coded("damaged")
+        }
+        NodeError::Io { source, .. } if disk_is_full(source) => ApiError::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "the server's disk is full; nothing was changed: free space there and try again",
+        )
+        .coded("disk_full"),
         NodeError::NoCapacity { retry_after, .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
             .coded("sandbox_capacity_unavailable")
             .retry(Retry::After(*retry_after)),
@@ -164,6 +174,11 @@ fn from_node(error: &NodeError) -> ApiError {
         }
         NodeError::PortClosed { .. } | NodeError::Io { .. } => internal(error),
     }
+}
+
+fn disk_is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 /// The operator gets the whole story, the client only that it was not its fault.
