@@ -26,6 +26,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const MAX_HTTP2_STREAMS: u32 = 2000;
+/// A file's metadata travels as one header per entry.
+const MAX_HEADERS: usize = 512;
 const MAX_HEADER_BYTES: u32 = 64 << 10;
 const HTTP2_STREAM_WINDOW: u32 = 1 << 20;
 const HTTP2_CONNECTION_WINDOW: u32 = 4 << 20;
@@ -147,7 +149,7 @@ fn http_builder() -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_LIMIT)
-        .max_headers(200)
+        .max_headers(MAX_HEADERS)
         .preserve_header_case(true);
     builder
         .http2()

@@ -7,9 +7,12 @@ use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 use crate::LogFormat;
 
+/// Libraries that, when talkative, tell headers and queries: only who names them gets to hear them.
+const DISCREET: [&str; 5] = ["h2", "hyper", "hyper_util", "rustls", "sqlx"];
+
 /// Once per process; a second call leaves the first in place.
 pub(crate) fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
+    let filter = EnvFilter::try_new(with_discretion(filter)).with_context(|| {
         format!("--log: `{filter}` is not a filter such as info or soulbox_proxy=debug,info")
     })?;
     let lines = fmt::layer()
@@ -29,4 +32,39 @@ pub(crate) fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
         tracing::debug!("logging is set up already");
     }
     Ok(())
+}
+
+fn with_discretion(filter: &str) -> String {
+    let named = |library: &str| {
+        filter.split(',').any(|part| {
+            let target = part.split(['=', '[']).next().unwrap_or_default().trim();
+            target.split("::").next() == Some(library)
+        })
+    };
+    let quiet = DISCREET
+        .iter()
+        .filter(|library| !named(library))
+        .map(|l| format!("{l}=warn"));
+    std::iter::once(filter.to_owned())
+        .chain(quiet)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_general_wish_for_detail_does_not_open_the_libraries() {
+        assert_eq!(
+            with_discretion("trace"),
+            "trace,h2=warn,hyper=warn,hyper_util=warn,rustls=warn,sqlx=warn"
+        );
+        assert_eq!(
+            with_discretion("info,h2::frame=debug,sqlx=info"),
+            "info,h2::frame=debug,sqlx=info,hyper=warn,hyper_util=warn,rustls=warn"
+        );
+        assert!(EnvFilter::try_new(with_discretion("debug")).is_ok());
+    }
 }
