@@ -77,11 +77,13 @@ impl Control {
             metadata: request.metadata,
             network: NetworkPolicy {
                 allow_internet: request.allow_internet,
+                ..NetworkPolicy::default()
             },
             lifecycle: soulbox_types::Lifecycle::default(),
             snapshot: None,
             volumes: Vec::new(),
             access_token: request.secure.then(|| self.tokens.access_token(&id)),
+            traffic_token: None,
             node_token: Secret::random(),
             created_at: now,
             deadline: now.plus(lifetime),

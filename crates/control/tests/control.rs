@@ -564,6 +564,7 @@ fn stray(tenant: TenantId) -> SandboxSpec {
         snapshot: None,
         volumes: Vec::new(),
         access_token: None,
+        traffic_token: None,
         node_token: Secret::random(),
         created_at: UnixMillis::now(),
         deadline: UnixMillis::now().plus(DAY),

@@ -101,6 +101,7 @@ impl Fixture {
             snapshot: None,
             volumes: Vec::new(),
             access_token: None,
+            traffic_token: None,
             node_token: Secret::random(),
             created_at: now,
             deadline: now.plus(Duration::from_mins(5)),

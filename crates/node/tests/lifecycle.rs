@@ -157,6 +157,7 @@ fn spec(life: Duration) -> SandboxSpec {
         snapshot: None,
         volumes: Vec::new(),
         access_token: Some(Secret::random()),
+        traffic_token: None,
         node_token: Secret::random(),
         created_at: now,
         deadline: now.plus(life),

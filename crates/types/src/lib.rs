@@ -5,6 +5,7 @@
 //! # Layout
 //! - [`id`]: sandbox, tenant and template names, with the shapes that E2B's clients accept
 //! - [`limits`]: what a sandbox may use
+//! - [`network`]: what it may reach, and who may reach it
 //! - [`spec`]: everything needed to make a sandbox, and to adopt it after a restart
 //! - [`guest`]: what the node hands to `soulbox-init` and `soulbox-envd`
 //! - [`secret`]: strings that cannot be printed
@@ -13,6 +14,7 @@
 pub mod guest;
 pub mod id;
 pub mod limits;
+pub mod network;
 pub mod secret;
 pub mod spec;
 pub mod time;
@@ -20,10 +22,10 @@ pub mod time;
 pub use guest::EnvdConfig;
 pub use id::{InvalidId, SandboxId, TemplateId, TenantId};
 pub use limits::Limits;
+pub use network::{Destination, NetworkPolicy, NotADestination};
 pub use secret::Secret;
 pub use spec::{
-    EndReason, Kept, Lifecycle, NetworkPolicy, OnTimeout, SandboxSpec, SandboxState, Tier,
-    VolumeMount,
+    EndReason, Kept, Lifecycle, OnTimeout, SandboxSpec, SandboxState, Tier, VolumeMount,
 };
 pub use time::UnixMillis;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, SandboxId, Secret, TemplateId, TenantId, UnixMillis};
+use crate::{Limits, NetworkPolicy, SandboxId, Secret, TemplateId, TenantId, UnixMillis};
 
 /// How strongly a sandbox is walled off. A request for a stronger tier is never served by a weaker one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -14,20 +14,6 @@ pub enum Tier {
     Jail,
     Gvisor,
     Microvm,
-}
-
-/// What a sandbox may reach. Private ranges, the host and other sandboxes are always closed
-/// (unless the operator opened a range for the whole node).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NetworkPolicy {
-    /// `None`: the caller said nothing, which means allowed; the difference is reported back.
-    pub allow_internet: Option<bool>,
-}
-
-impl NetworkPolicy {
-    pub fn internet(&self) -> bool {
-        self.allow_internet.unwrap_or(true)
-    }
 }
 
 /// What is left of a sandbox when its processes stop: everything, or its files.
@@ -98,6 +84,9 @@ pub struct SandboxSpec {
     pub lifecycle: Lifecycle,
     /// What clients must show envd. `None`: an unsecured sandbox (v1 API with `secure: false`).
     pub access_token: Option<Secret>,
+    /// What clients must show for ports other than envd's. `None`: nothing.
+    #[serde(default)]
+    pub traffic_token: Option<Secret>,
     /// What the node shows envd on control routes. Never leaves the node.
     pub node_token: Secret,
     pub created_at: UnixMillis,

@@ -61,6 +61,7 @@ impl FakeNode {
                 ..soulbox_types::Lifecycle::default()
             },
             access_token: Some(Secret::new(TOKEN)),
+            traffic_token: None,
             node_token: Secret::random(),
             created_at: UnixMillis::now(),
             deadline: UnixMillis::now().plus(Duration::from_mins(5)),

@@ -109,6 +109,7 @@ impl Node for FakeNode {
             snapshot: None,
             volumes: Vec::new(),
             access_token: None,
+            traffic_token: None,
             node_token: Secret::new("node"),
             created_at: UnixMillis(0),
             deadline: UnixMillis(u64::MAX),
