@@ -105,7 +105,6 @@ def test_eight_at_once_are_all_different(server, sync_sdk):
     "field",
     [
         {"volumeMounts": [{"name": "v", "path": "/mnt"}]},
-        {"autoPause": True},
         {"network": {"maskRequestHost": "x.example.com"}},
     ],
 )

@@ -129,7 +129,6 @@ def test_the_legacy_composite_id_is_understood(server, sync_sdk):
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("POST", "pause", {}),
         ("POST", "fork", {}),
         ("POST", "snapshots", {}),
         ("PUT", "network", {"denyOut": ["192.0.2.0/24"]}),
