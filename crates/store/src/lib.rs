@@ -8,14 +8,21 @@
 //! - `tenants`, `keys`: who may come in
 //! - `sandboxes`: what should run and what ran
 //! - `idempotency`: answers that a repeated request gets again
+//! - `secrets`, `volumes`: what tenants keep between sandboxes
+//! - `events`, `webhooks`, `team_use`: what happened, who is told, what it adds up to
 
 mod error;
+mod events;
 mod idempotency;
 mod keys;
 mod migrate;
 mod row;
 mod sandboxes;
+mod secrets;
+mod team_use;
 mod tenants;
+mod volumes;
+mod webhooks;
 
 use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
 
@@ -26,10 +33,15 @@ use sqlx::{
 
 pub use self::{
     error::{Error, Result},
+    events::{EventFilter, EventRow},
     idempotency::{IdempotencyRecord, IdempotencyRow, Started},
     keys::KeyRow,
     sandboxes::{EndRow, SandboxRow, TemplateUse},
+    secrets::SecretRow,
+    team_use::{Life, Rest},
     tenants::TenantRow,
+    volumes::VolumeRow,
+    webhooks::WebhookRow,
 };
 
 /// Writers queue in SQLite itself; more connections than this only wait there.

@@ -7,8 +7,14 @@ use sqlx::{
     migrate::{Migration, MigrationType, Migrator},
 };
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "start", include_str!("../migrations/0001_start.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "start", include_str!("../migrations/0001_start.sql")),
+    (
+        2,
+        "secrets, volumes, events",
+        include_str!("../migrations/0002_secrets_volumes_events.sql"),
+    ),
+];
 
 pub(crate) fn migrator() -> Migrator {
     let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use serde::{Serialize, de::DeserializeOwned};
 use soulbox_types::UnixMillis;
 use sqlx::{Row, sqlite::SqliteRow};
 
@@ -23,6 +24,22 @@ pub(crate) fn parsed<T: FromStr>(
     text(row, column)?
         .parse()
         .map_err(|_| Error::Corrupt { table, column })
+}
+
+pub(crate) fn json(
+    table: &'static str,
+    column: &'static str,
+    value: &impl Serialize,
+) -> Result<String> {
+    serde_json::to_string(value).map_err(|_| Error::Corrupt { table, column })
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(
+    row: &SqliteRow,
+    table: &'static str,
+    column: &'static str,
+) -> Result<T> {
+    serde_json::from_str(&text(row, column)?).map_err(|_| Error::Corrupt { table, column })
 }
 
 pub(crate) fn number(row: &SqliteRow, column: &str) -> Result<i64> {
