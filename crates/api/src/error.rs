@@ -109,6 +109,7 @@ impl From<ControlError> for ApiError {
         match error {
             ControlError::Unauthenticated => plain(StatusCode::UNAUTHORIZED),
             ControlError::SandboxNotFound { .. }
+            | ControlError::SandboxPaused { .. }
             | ControlError::TemplateNotFound(_)
             | ControlError::TagNotFound { .. }
             | ControlError::KeyNotFound(_) => plain(StatusCode::NOT_FOUND),
@@ -118,8 +119,12 @@ impl From<ControlError> for ApiError {
             ControlError::TemplateForbidden(_) => plain(StatusCode::FORBIDDEN),
             ControlError::SandboxEnding { .. }
             | ControlError::AlreadyRunning { .. }
+            | ControlError::AlreadyPaused { .. }
             | ControlError::TenantExists(_)
             | ControlError::LastKey => plain(StatusCode::CONFLICT),
+            ControlError::GuestUnresponsive { .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
+                .coded("sandbox_snapshot_guest_agent_unresponsive")
+                .retry(Retry::Never),
             ControlError::TooManySandboxes(_) => {
                 plain(StatusCode::TOO_MANY_REQUESTS).retry(Retry::Never)
             }

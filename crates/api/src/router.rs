@@ -48,11 +48,7 @@ pub fn router(control: Arc<Control>, config: ApiConfig) -> Router {
 }
 
 fn sandbox_routes() -> Router<App> {
-    use sandboxes::{create, detail, lifecycle, list, logs, metrics, network};
-    let pause = of_sandbox(
-        "pausing a sandbox",
-        "keep it alive with a longer timeout instead",
-    );
+    use sandboxes::{create, detail, lifecycle, list, logs, metrics, network, rest};
     let fork = of_sandbox("forking a sandbox", "create another one and copy the files");
     let snapshot = of_sandbox(
         "a snapshot of a sandbox",
@@ -63,16 +59,16 @@ fn sandbox_routes() -> Router<App> {
         .route("/v2/sandboxes", post(create::v2).get(list::v2))
         .route("/sandboxes/metrics", get(metrics::many))
         .route("/sandboxes/{id}", get(detail::get).delete(detail::kill))
-        .route("/sandboxes/{id}/connect", post(lifecycle::connect_v1))
-        .route("/v2/sandboxes/{id}/connect", post(lifecycle::connect_v2))
-        .route("/sandboxes/{id}/resume", post(lifecycle::resume))
+        .route("/sandboxes/{id}/connect", post(rest::connect_v1))
+        .route("/v2/sandboxes/{id}/connect", post(rest::connect_v2))
+        .route("/sandboxes/{id}/resume", post(rest::resume))
         .route("/sandboxes/{id}/timeout", post(lifecycle::timeout))
         .route("/sandboxes/{id}/refreshes", post(lifecycle::refresh))
         .route("/sandboxes/{id}/network", put(network::replace))
         .route("/sandboxes/{id}/metrics", get(metrics::one))
         .route("/sandboxes/{id}/logs", get(logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(logs::v2))
-        .route("/sandboxes/{id}/pause", pause)
+        .route("/sandboxes/{id}/pause", post(rest::pause))
         .route("/sandboxes/{id}/fork", fork)
         .route("/sandboxes/{id}/snapshots", snapshot)
 }

@@ -9,10 +9,11 @@ pub(crate) mod logs;
 mod metadata_filter;
 pub(crate) mod metrics;
 pub(crate) mod network;
+pub(crate) mod rest;
 
 use serde::Serialize;
-use soulbox_control::Access;
-use soulbox_types::ENVD_VERSION;
+use soulbox_control::{Access, Connected};
+use soulbox_types::{ENVD_VERSION, Kept};
 
 use crate::wire::CLIENT_ID;
 
@@ -32,6 +33,26 @@ pub(crate) struct SandboxAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     envd_access_token: Option<String>,
     domain: String,
+    #[serde(flatten)]
+    restored: Option<Restored>,
+}
+
+/// Ours: what is left of a sandbox that rests or has rested.
+#[derive(Debug, Serialize)]
+pub(crate) struct Restored {
+    /// `memory` or `filesystem`.
+    restored: &'static str,
+    /// Where it is kept: this machine's disk and memory.
+    durable: &'static str,
+}
+
+impl From<Kept> for Restored {
+    fn from(kept: Kept) -> Self {
+        Self {
+            restored: kept.as_str(),
+            durable: "local",
+        }
+    }
 }
 
 impl SandboxAnswer {
@@ -44,6 +65,14 @@ impl SandboxAnswer {
             alias: access.alias,
             envd_access_token: access.access_token.map(|token| token.expose().to_owned()),
             domain,
+            restored: None,
+        }
+    }
+
+    pub(crate) fn connected(connected: Connected, domain: String) -> Self {
+        Self {
+            restored: connected.restored.map(Restored::from),
+            ..Self::new(connected.access, domain)
         }
     }
 }

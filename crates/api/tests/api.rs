@@ -178,8 +178,6 @@ async fn what_the_sdks_send_by_default_works() {
 async fn wishes_that_are_not_built_yet_are_refused_by_name() {
     let world = world().await;
     for (wish, name) in [
-        (json!({"autoPause": true}), "autoPause"),
-        (json!({"autoResume": {"enabled": true}}), "autoResume"),
         (
             json!({"volumeMounts": [{"name": "v", "path": "/v"}]}),
             "volumeMounts",
@@ -809,7 +807,6 @@ async fn what_is_not_built_says_so_to_those_with_a_key() {
     let made = world.create().await;
     let sandbox = made.sandbox_path();
     for (method, path) in [
-        (Method::POST, format!("{sandbox}/pause")),
         (Method::POST, format!("{sandbox}/fork")),
         (Method::POST, format!("{sandbox}/snapshots")),
         (Method::GET, "/snapshots".into()),

@@ -79,7 +79,7 @@ impl Control {
                 allow_internet: request.allow_internet,
                 ..NetworkPolicy::default()
             },
-            lifecycle: soulbox_types::Lifecycle::default(),
+            lifecycle: request.lifecycle.with_timeout(lifetime),
             snapshot: None,
             volumes: Vec::new(),
             access_token: request.secure.then(|| self.tokens.access_token(&id)),
@@ -188,7 +188,8 @@ impl Control {
 
     fn take_place(&self, spec: &SandboxSpec) -> Result<Place<'_>> {
         let limit = self.config.max_sandboxes_per_tenant;
-        if self.registry.reserve(&spec.id, &spec.tenant, limit) {
+        let rests = |id: &SandboxId| self.node.paused(id).is_some();
+        if self.registry.reserve(&spec.id, &spec.tenant, limit, rests) {
             Ok(Place {
                 control: self,
                 id: spec.id.clone(),

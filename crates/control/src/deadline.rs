@@ -6,19 +6,21 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use soulbox_runtime::{Error as NodeError, SandboxStatus};
-use soulbox_types::{EndReason, SandboxId, UnixMillis};
+use soulbox_types::{EndReason, OnTimeout, SandboxId, UnixMillis};
 use tokio::{sync::OwnedMutexGuard, time::timeout};
 use tracing::Instrument;
 
-use crate::{Access, Control, Error, Result, Tenant, request::extension};
+use crate::{Control, Error, Result, Tenant};
 
 const MOVE_LIMIT: Duration = Duration::from_secs(10);
+/// Longer than a pause or a resume may take: whoever waits for one succeeds after it.
+const HOLD_LIMIT: Duration = Duration::from_mins(2);
 /// E2B's bounds of a refresh.
 const REFRESH_SECONDS: RangeInclusive<i64> = 0..=3600;
 const SHORTEST_REFRESH: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy)]
-enum Move {
+pub(crate) enum Move {
     /// Earlier or later than before.
     Set(Duration),
     /// At least so long from now.
@@ -26,7 +28,8 @@ enum Move {
 }
 
 impl Control {
-    /// Its life ends `seconds` from now, earlier or later than before. Zero and less: at once.
+    /// Its life ends `seconds` from now, earlier or later than before. Zero and less: at once, by
+    /// what it does at its timeout.
     pub async fn set_timeout(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -35,10 +38,12 @@ impl Control {
     ) -> Result<()> {
         if let Ok(seconds @ 1..) = u64::try_from(seconds) {
             let wish = Move::Set(Duration::from_secs(seconds));
-            return self.move_end(tenant, id, wish).await.map(drop);
+            return self.move_end(tenant, id, wish).await;
         }
-        self.running(tenant, id).await?;
-        self.end(tenant, id, EndReason::Expired).await
+        match self.running(tenant, id).await?.spec.lifecycle.on_timeout {
+            OnTimeout::Kill => self.end(tenant, id, EndReason::Expired).await,
+            OnTimeout::Pause(keep) => self.pause(tenant, id, keep, false).await,
+        }
     }
 
     /// At least so long from now; never shorter than before.
@@ -54,69 +59,61 @@ impl Control {
         }
         let duration = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
         let wish = Move::Extend(duration.max(SHORTEST_REFRESH));
-        self.move_end(tenant, id, wish).await.map(drop)
+        self.move_end(tenant, id, wish).await
     }
 
-    /// Finds a running sandbox and gives it at least `seconds` more.
-    pub async fn connect(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        id: &SandboxId,
-        seconds: i64,
-    ) -> Result<Access> {
-        // The length is checked before the existence, as E2B does.
-        let wish = Move::Extend(extension(seconds, self.config.max_timeout)?);
-        let status = self.move_end(tenant, id, wish).await?;
-        Ok(Access::from(&status))
-    }
-
-    async fn move_end(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        id: &SandboxId,
-        wish: Move,
-    ) -> Result<SandboxStatus> {
+    async fn move_end(self: &Arc<Self>, tenant: &Tenant, id: &SandboxId, wish: Move) -> Result<()> {
         let (control, tenant, id) = (Arc::clone(self), tenant.clone(), id.clone());
         let work = async move {
-            let _held = control.hold_deadline(&id).await?;
+            let _held = control.hold(&id).await?;
             let status = control.running(&tenant, &id).await?;
-            if let Some(deadline) = wish.deadline(&status, control.config.max_timeout)? {
-                control.write_deadline(&tenant, &id, deadline).await?;
-            }
-            Ok(status)
+            control.apply(&tenant, &status, wish).await
         };
         self.finish(work.in_current_span()).await
     }
 
-    async fn write_deadline(
+    /// With the sandbox held.
+    pub(crate) async fn apply(
         &self,
         tenant: &Tenant,
-        id: &SandboxId,
-        deadline: UnixMillis,
+        status: &SandboxStatus,
+        wish: Move,
     ) -> Result<()> {
+        let id = &status.spec.id;
+        let began = self
+            .registry
+            .rested_at(id)
+            .unwrap_or(status.spec.created_at);
+        let last = began.plus(self.config.max_timeout);
+        let Some(deadline) = wish.deadline(status.spec.deadline, last)? else {
+            return Ok(());
+        };
         match timeout(MOVE_LIMIT, self.node.set_deadline(id, deadline)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
+            Ok(Err(NodeError::WrongState { .. })) => Err(Error::SandboxPaused { id: id.clone() }),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(too_slow()),
         }
     }
 
     /// Nothing to hold for a sandbox that is not there.
-    async fn hold_deadline(&self, id: &SandboxId) -> Result<Option<OwnedMutexGuard<()>>> {
-        let Some(gate) = self.registry.deadline_gate(id) else {
+    pub(crate) async fn hold(&self, id: &SandboxId) -> Result<Option<OwnedMutexGuard<()>>> {
+        let Some(gate) = self.registry.gate(id) else {
             return Ok(None);
         };
-        let held = timeout(MOVE_LIMIT, gate.lock_owned()).await;
-        held.map(Some).map_err(|_| too_slow())
+        let held = timeout(HOLD_LIMIT, gate.lock_owned()).await;
+        held.map(Some).map_err(|_| Error::Timeout {
+            what: "waiting for another request about this sandbox",
+            limit: HOLD_LIMIT,
+        })
     }
 }
 
 impl Move {
-    /// `None`: it stays where it is. Never later than the longest life allows.
-    fn deadline(self, status: &SandboxStatus, max: Duration) -> Result<Option<UnixMillis>> {
+    /// `None`: it stays where it is. Never later than `last`.
+    fn deadline(self, current: UnixMillis, last: UnixMillis) -> Result<Option<UnixMillis>> {
         let now = UnixMillis::now();
-        let last = status.spec.created_at.plus(max);
         match self {
             Self::Set(_) if last <= now => {
                 Err(Error::Invalid("Max instance length exceeded".to_owned()))
@@ -124,7 +121,7 @@ impl Move {
             Self::Set(duration) => Ok(Some(now.plus(duration).min(last))),
             Self::Extend(duration) => {
                 let wanted = now.plus(duration).min(last);
-                Ok(Some(wanted).filter(|wanted| *wanted > status.spec.deadline))
+                Ok(Some(wanted).filter(|wanted| *wanted > current))
             }
         }
     }

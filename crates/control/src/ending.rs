@@ -28,7 +28,7 @@ impl Control {
         if matches!(found, Lookup::Missing) {
             return Err(self.not_found(tenant, id).await);
         }
-        let first = matches!(found, Lookup::Running(_))
+        let first = matches!(found, Lookup::Running(_) | Lookup::Paused(_))
             && self.registry.begin_end(id, &tenant.id) == Some(Phase::Running);
         let (control, owned) = (Arc::clone(self), id.clone());
         let work = async move {

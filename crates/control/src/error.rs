@@ -15,6 +15,14 @@ pub enum Error {
     SandboxNotFound { id: SandboxId, end: Option<EndRow> },
     #[error("Sandbox {id} is being killed")]
     SandboxEnding { id: SandboxId },
+    /// Nothing of it can be asked or changed until it is woken.
+    #[error("Sandbox {id} is paused: connect to it first")]
+    SandboxPaused { id: SandboxId },
+    #[error("Sandbox {id} is paused already")]
+    AlreadyPaused { id: SandboxId },
+    /// It was to be paused only while envd answers.
+    #[error("envd in sandbox {id} does not answer: the sandbox goes on as before")]
+    GuestUnresponsive { id: SandboxId },
     #[error("Sandbox {id} is already running")]
     AlreadyRunning { id: SandboxId },
     #[error("{0}")]

@@ -7,7 +7,8 @@
 //! - `control`: [`Control`], its start and end
 //! - `reconcile`, `watch`: following the node, at start and afterwards
 //! - `registry`: which sandboxes are live and whose they are, in memory
-//! - `create`, `deadline`, `ending`, `view`: what tenants do with sandboxes
+//! - `create`, `deadline`, `rest`, `ending`, `view`: what tenants do with sandboxes
+//! - `guest`: whether envd inside a sandbox answers
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
 //! - `template`, `reference`: templates and the names that mean them
 //! - `keys`, `api_key`: who may come in
@@ -20,12 +21,14 @@ mod create;
 mod deadline;
 mod ending;
 mod error;
+mod guest;
 mod idempotency;
 mod keys;
 mod reconcile;
 mod reference;
 mod registry;
 mod request;
+mod rest;
 mod template;
 mod token;
 mod view;
@@ -39,7 +42,8 @@ pub use self::{
     idempotency::IdempotencyKey,
     keys::{KeyInfo, NewKey, Tenant},
     reference::Reference,
-    request::{CreateRequest, Resources},
+    request::{CreateRequest, LifecycleRequest, Resources},
+    rest::Connected,
     template::Template,
     view::{Metrics, Sandbox},
 };

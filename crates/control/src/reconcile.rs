@@ -2,16 +2,16 @@
 //!
 //! | row | on the node | then |
 //! |---|---|---|
-//! | live | running | adopted |
+//! | live | running or paused | adopted |
 //! | live | absent | the row ends as lost |
-//! | none | running, of a tenant we know | recorded and adopted: its owner may be using it |
+//! | none | running or paused, of a tenant we know | recorded and adopted: its owner may be using it |
 //! | ended, or of an unknown tenant | running | destroyed |
 
 use std::collections::HashMap;
 
 use soulbox_runtime::SandboxStatus;
 use soulbox_store::{EndRow, SandboxRow};
-use soulbox_types::{EndReason, SandboxId, SandboxState};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
 use crate::{Access, Control, Result, create::row_of, idempotency::StoredAnswer};
 
@@ -48,7 +48,8 @@ impl Control {
             usable && self.keys.knows(&spec.tenant) && self.record_stray(status).await?
         };
         if ours {
-            self.registry.adopt(&spec.id, &spec.tenant);
+            self.registry
+                .adopt(&spec.id, &spec.tenant, self.rested_at(spec));
             return Ok(());
         }
         tracing::warn!(sandbox_id = %spec.id, state = ?status.state, "destroying a stray sandbox");
@@ -60,6 +61,12 @@ impl Control {
             "it was half made or unknown when the server started",
         );
         Ok(self.store.end_sandbox(&spec.id, &end).await?)
+    }
+
+    /// One that is older than a life may last has rested in between; when is not recorded.
+    fn rested_at(&self, spec: &SandboxSpec) -> Option<UnixMillis> {
+        let now = UnixMillis::now();
+        (spec.created_at.plus(self.config.max_timeout) <= now).then_some(now)
     }
 
     /// `false` for one whose row says that it ended: it should not run.

@@ -4,7 +4,8 @@
 //! reserve ─► Creating ─► Running ─► Ending ─► removed
 //!               └── failed ──────────────────────┘
 //! ```
-//! `create` drives the first two steps, `ending` and `watch` the others.
+//! `create` drives the first two steps, `ending` and `watch` the others. A paused one is `Running`
+//! here: whether it rests is asked of the node.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,7 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use soulbox_types::{SandboxId, TenantId};
+use soulbox_types::{SandboxId, TenantId, UnixMillis};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -28,8 +29,12 @@ struct Live {
     phase: Phase,
     /// The node reported its end before `create` was done with it.
     ended_early: bool,
-    /// Held while its deadline is read and moved, so that "extend only" stays true.
-    deadline_gate: Arc<tokio::sync::Mutex<()>>,
+    /// It still rests, but has its place among the running ones already.
+    waking: bool,
+    /// When it rested last, as far as is known: its longest life counts from then.
+    rested: Option<UnixMillis>,
+    /// Held while it is paused, woken or its deadline is moved, so that "extend only" stays true.
+    gate: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,20 +49,63 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Takes a place among the tenant's `limit`. `false` when there is none.
-    pub(crate) fn reserve(&self, id: &SandboxId, tenant: &TenantId, limit: u32) -> bool {
+    /// Takes a place among the tenant's `limit`. `false` when there is none. Those that rest need
+    /// no place.
+    pub(crate) fn reserve(
+        &self,
+        id: &SandboxId,
+        tenant: &TenantId,
+        limit: u32,
+        rests: impl Fn(&SandboxId) -> bool,
+    ) -> bool {
         let mut inner = self.inner.lock();
-        let taken = inner.by_tenant.get(tenant).map_or(0, BTreeSet::len);
-        if taken >= usize::try_from(limit).unwrap_or(usize::MAX) {
+        if inner.is_full(tenant, limit, rests) {
             return false;
         }
-        inner.insert(id, tenant, Phase::Creating);
+        inner.insert(id, tenant, Phase::Creating, None);
         true
     }
 
-    /// One that was found running at start.
-    pub(crate) fn adopt(&self, id: &SandboxId, tenant: &TenantId) {
-        self.inner.lock().insert(id, tenant, Phase::Running);
+    /// Takes a place for one that rests. `false` when there is none.
+    pub(crate) fn begin_wake(
+        &self,
+        id: &SandboxId,
+        tenant: &TenantId,
+        limit: u32,
+        rests: impl Fn(&SandboxId) -> bool,
+    ) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.is_full(tenant, limit, rests) {
+            return false;
+        }
+        if let Some(live) = inner.live.get_mut(id) {
+            live.waking = true;
+        }
+        true
+    }
+
+    /// Whether it worked, the node knows.
+    pub(crate) fn end_wake(&self, id: &SandboxId) {
+        if let Some(live) = self.inner.lock().live.get_mut(id) {
+            live.waking = false;
+            live.rested = Some(UnixMillis::now());
+        }
+    }
+
+    /// It rests: a new life begins when it wakes, not earlier than now.
+    pub(crate) fn rested(&self, id: &SandboxId) {
+        if let Some(live) = self.inner.lock().live.get_mut(id) {
+            live.rested = Some(UnixMillis::now());
+        }
+    }
+
+    pub(crate) fn rested_at(&self, id: &SandboxId) -> Option<UnixMillis> {
+        self.inner.lock().live.get(id).and_then(|live| live.rested)
+    }
+
+    /// One that was found at start.
+    pub(crate) fn adopt(&self, id: &SandboxId, tenant: &TenantId, rested: Option<UnixMillis>) {
+        self.inner.lock().insert(id, tenant, Phase::Running, rested);
     }
 
     /// `false` when the node already reported its end.
@@ -129,12 +177,12 @@ impl Registry {
             .map(|live| live.phase)
     }
 
-    pub(crate) fn deadline_gate(&self, id: &SandboxId) -> Option<Arc<tokio::sync::Mutex<()>>> {
+    pub(crate) fn gate(&self, id: &SandboxId) -> Option<Arc<tokio::sync::Mutex<()>>> {
         self.inner
             .lock()
             .live
             .get(id)
-            .map(|live| Arc::clone(&live.deadline_gate))
+            .map(|live| Arc::clone(&live.gate))
     }
 
     pub(crate) fn running_of(&self, tenant: &TenantId) -> Vec<SandboxId> {
@@ -161,12 +209,29 @@ impl Registry {
 }
 
 impl Inner {
-    fn insert(&mut self, id: &SandboxId, tenant: &TenantId, phase: Phase) {
+    fn is_full(&self, tenant: &TenantId, limit: u32, rests: impl Fn(&SandboxId) -> bool) -> bool {
+        let ids = self.by_tenant.get(tenant).into_iter().flatten();
+        let taken = ids.filter(|id| {
+            let live = self.live.get(*id);
+            live.is_some_and(|l| l.waking || l.phase == Phase::Creating || !rests(id))
+        });
+        taken.count() >= usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+
+    fn insert(
+        &mut self,
+        id: &SandboxId,
+        tenant: &TenantId,
+        phase: Phase,
+        rested: Option<UnixMillis>,
+    ) {
         let live = Live {
             tenant: tenant.clone(),
             phase,
             ended_early: false,
-            deadline_gate: Arc::default(),
+            waking: false,
+            rested,
+            gate: Arc::default(),
         };
         self.live.insert(id.clone(), live);
         self.by_tenant

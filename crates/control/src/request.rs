@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use soulbox_types::Limits;
+use soulbox_types::{Kept, Lifecycle, Limits, OnTimeout};
 
 use crate::{Error, IdempotencyKey, Result};
 
@@ -28,8 +28,39 @@ pub struct CreateRequest {
     /// Whether envd asks for a token.
     pub secure: bool,
     pub allow_internet: Option<bool>,
+    pub lifecycle: LifecycleRequest,
     pub resources: Resources,
     pub idempotency: Option<IdempotencyKey>,
+}
+
+/// What happens at the timeout and afterwards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LifecycleRequest {
+    pub on_timeout: OnTimeout,
+    /// Traffic wakes it when it is paused.
+    pub auto_resume: bool,
+}
+
+impl LifecycleRequest {
+    fn check(self) -> Result<()> {
+        if self.auto_resume && self.on_timeout == OnTimeout::Pause(Kept::Filesystem) {
+            // The request that wakes it would find nothing that answers.
+            return invalid(
+                "a sandbox that keeps only its files at the timeout (autoPauseMemory: false) \
+                 cannot be woken by traffic (autoResume)"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn with_timeout(self, lifetime: Duration) -> Lifecycle {
+        Lifecycle {
+            on_timeout: self.on_timeout,
+            auto_resume: self.auto_resume,
+            timeout_seconds: lifetime.as_secs(),
+        }
+    }
 }
 
 /// What is absent comes from the template.
@@ -55,6 +86,7 @@ impl CreateRequest {
                 return invalid(format!("envVars: the value of {name:?} contains NUL"));
             }
         }
+        self.lifecycle.check()?;
         self.resources.check()
     }
 }

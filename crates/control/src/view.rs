@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
-use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, SandboxStatus};
-use soulbox_types::{Limits, SandboxId, SandboxState, UnixMillis};
+use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, Paused, SandboxStatus};
+use soulbox_types::{Limits, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
 use crate::{Control, Error, Reference, Result, Template, Tenant, registry::Phase};
 
 const LOGS_LIMIT: Duration = Duration::from_secs(20);
 
 /// A sandbox as its node knows it.
-pub type Sandbox = SandboxStatus;
+#[derive(Debug, Clone)]
+pub struct Sandbox {
+    pub spec: SandboxSpec,
+    pub state: SandboxState,
+    /// How it rests. Absent also while it is being put to rest.
+    pub paused: Option<Paused>,
+}
 
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -21,26 +27,40 @@ pub struct Metrics {
 
 pub(crate) enum Lookup {
     Running(Box<SandboxStatus>),
+    /// At rest, or on the way there.
+    Paused(Box<SandboxStatus>),
     /// It is being ended, or its time is over.
     Ending,
     Missing,
 }
 
 impl Control {
-    /// All running ones of the tenant, in no particular order.
+    /// All running and paused ones of the tenant, in no particular order.
     pub fn list(&self, tenant: &Tenant) -> Vec<Sandbox> {
         let now = UnixMillis::now();
         let ids = self.registry.running_of(&tenant.id);
         ids.iter()
-            .filter_map(|id| self.node.get(id))
-            .filter(|s| is_usable(s, now))
+            .filter_map(|id| match usable(self.node.get(id)?, now) {
+                Lookup::Running(status) => Some(self.sandbox(*status, SandboxState::Running)),
+                Lookup::Paused(status) => Some(self.sandbox(*status, SandboxState::Paused)),
+                Lookup::Ending | Lookup::Missing => None,
+            })
             .collect()
     }
 
     pub async fn get(&self, tenant: &Tenant, id: &SandboxId) -> Result<Sandbox> {
         match self.look_up(tenant, id) {
-            Lookup::Running(status) => Ok(*status),
+            Lookup::Running(status) => Ok(self.sandbox(*status, SandboxState::Running)),
+            Lookup::Paused(status) => Ok(self.sandbox(*status, SandboxState::Paused)),
             Lookup::Ending | Lookup::Missing => Err(self.not_found(tenant, id).await),
+        }
+    }
+
+    fn sandbox(&self, status: SandboxStatus, state: SandboxState) -> Sandbox {
+        Sandbox {
+            paused: self.node.paused(&status.spec.id),
+            spec: status.spec,
+            state,
         }
     }
 
@@ -96,10 +116,7 @@ impl Control {
             Some(Phase::Ending) => Lookup::Ending,
             Some(Phase::Running) => match self.node.get(id) {
                 None => Lookup::Missing,
-                Some(status) if is_usable(&status, UnixMillis::now()) => {
-                    Lookup::Running(Box::new(status))
-                }
-                Some(_) => Lookup::Ending,
+                Some(status) => usable(status, UnixMillis::now()),
             },
         }
     }
@@ -108,6 +125,7 @@ impl Control {
     pub(crate) async fn running(&self, tenant: &Tenant, id: &SandboxId) -> Result<SandboxStatus> {
         match self.look_up(tenant, id) {
             Lookup::Running(status) => Ok(*status),
+            Lookup::Paused(_) => Err(Error::SandboxPaused { id: id.clone() }),
             Lookup::Ending => Err(Error::SandboxEnding { id: id.clone() }),
             Lookup::Missing => Err(self.not_found(tenant, id).await),
         }
@@ -136,12 +154,17 @@ impl Control {
     }
 }
 
-/// The node ends it within a moment after its deadline; nobody shall see that moment. One that is
-/// at rest has no deadline.
-fn is_usable(status: &SandboxStatus, now: UnixMillis) -> bool {
+/// The node ends it, or puts it to rest, within a moment after its deadline; nobody shall see that
+/// moment. One that is at rest has no deadline.
+fn usable(status: SandboxStatus, now: UnixMillis) -> Lookup {
+    let status = Box::new(status);
     match status.state {
-        SandboxState::Running => status.spec.deadline > now,
-        SandboxState::Paused => true,
-        SandboxState::Creating | SandboxState::Destroying => false,
+        SandboxState::Running if status.spec.deadline > now => Lookup::Running(status),
+        SandboxState::Running => match status.spec.lifecycle.on_timeout {
+            OnTimeout::Pause(_) => Lookup::Paused(status),
+            OnTimeout::Kill => Lookup::Ending,
+        },
+        SandboxState::Paused => Lookup::Paused(status),
+        SandboxState::Creating | SandboxState::Destroying => Lookup::Ending,
     }
 }

@@ -84,8 +84,7 @@ async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) 
             Ok(NodeEvent::Ended { id, reason, detail }) => {
                 control.record_end(&id, reason, &detail).await;
             }
-            // What does not end a sandbox changes nothing about whose it is.
-            Ok(_) => {}
+            Ok(NodeEvent::Paused { id }) => control.registry.rested(&id),
             // Their ends are found by the next two looks at the node.
             Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "node events were missed"),
             Err(RecvError::Closed) => return,

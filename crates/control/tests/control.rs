@@ -18,12 +18,14 @@ use std::{
 
 use memory_node::MemoryNode;
 use soulbox_control::{
-    Access, Control, ControlConfig, CreateRequest, Error, IdempotencyKey, Resources, TemplateInfo,
-    Tenant,
+    Access, Control, ControlConfig, CreateRequest, Error, IdempotencyKey, LifecycleRequest,
+    Resources, TemplateInfo, Tenant,
 };
 use soulbox_runtime::{Error as NodeError, Node};
 use soulbox_store::{KeyRow, SandboxRow, Store};
-use soulbox_types::{EndReason, Limits, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis};
+use soulbox_types::{
+    EndReason, Kept, Limits, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
+};
 use tempfile::TempDir;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -112,6 +114,7 @@ fn request() -> CreateRequest {
         env: BTreeMap::new(),
         secure: true,
         allow_internet: None,
+        lifecycle: LifecycleRequest::default(),
         resources: Resources::default(),
         idempotency: None,
     }
@@ -279,7 +282,12 @@ async fn another_tenant_sees_nothing() {
     assert!(missing(control.get(&stranger, &id).await.map(drop)));
     assert!(missing(control.kill(&stranger, &id).await));
     assert!(missing(control.set_timeout(&stranger, &id, 0).await));
-    assert!(missing(control.connect(&stranger, &id, 10).await.map(drop)));
+    assert!(missing(
+        control
+            .connect(&stranger, &id, 10, Kept::Memory)
+            .await
+            .map(drop)
+    ));
     assert!(missing(control.refresh(&stranger, &id, 10).await));
     assert!(missing(control.metrics(&stranger, &id).await.map(drop)));
     assert!(missing(control.logs(&stranger, &id).await.map(drop)));
@@ -316,7 +324,10 @@ async fn of_two_kills_at_once_one_succeeds_and_the_other_waits_for_it() {
         world.control.list(&world.tenant).is_empty()
     })
     .await;
-    let connect = world.control.connect(&world.tenant, &id, 10).await;
+    let connect = world
+        .control
+        .connect(&world.tenant, &id, 10, Kept::Memory)
+        .await;
     assert!(matches!(connect, Err(Error::SandboxEnding { .. })));
     assert!(!first.is_finished() && !second.is_finished());
     drop(held);
@@ -390,19 +401,32 @@ async fn connect_only_ever_extends() {
     let world = world().await;
     let id = world.make().await;
     let before = world.deadline(&id);
-    world.control.connect(&world.tenant, &id, 10).await.unwrap();
-    assert_eq!(world.deadline(&id), before);
-    world.control.connect(&world.tenant, &id, -1).await.unwrap();
+    world
+        .control
+        .connect(&world.tenant, &id, 10, Kept::Memory)
+        .await
+        .unwrap();
     assert_eq!(world.deadline(&id), before);
     world
         .control
-        .connect(&world.tenant, &id, 600)
+        .connect(&world.tenant, &id, -1, Kept::Memory)
+        .await
+        .unwrap();
+    assert_eq!(world.deadline(&id), before);
+    world
+        .control
+        .connect(&world.tenant, &id, 600, Kept::Memory)
         .await
         .unwrap();
     assert!(world.deadline(&id) > before);
     let too_long = world
         .control
-        .connect(&world.tenant, &"nope".parse().unwrap(), 86_401)
+        .connect(
+            &world.tenant,
+            &"nope".parse().unwrap(),
+            86_401,
+            Kept::Memory,
+        )
         .await;
     assert!(
         matches!(too_long, Err(Error::Invalid(_))),

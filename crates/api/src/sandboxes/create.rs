@@ -102,6 +102,7 @@ impl CreateBody {
             env: self.env_vars.unwrap_or_default(),
             secure: version.secures(self.secure),
             allow_internet: self.allow_internet_access,
+            lifecycle: self.features.lifecycle()?,
             resources: Resources {
                 cpu_count: self.cpu_count,
                 memory_mib: self.memory_mb,

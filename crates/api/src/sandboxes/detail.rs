@@ -6,8 +6,9 @@ use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use soulbox_control::Sandbox;
-use soulbox_types::{ENVD_VERSION, SandboxState};
+use soulbox_types::{ENVD_VERSION, Kept, OnTimeout, SandboxState};
 
+use super::Restored;
 use crate::{
     auth::Caller,
     domain,
@@ -54,6 +55,12 @@ pub(crate) struct Detail {
     allow_internet_access: Option<bool>,
     domain: String,
     lifecycle: Lifecycle,
+    /// Only when it rests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pause_mode: Option<&'static str>,
+    /// What a resume brings back.
+    #[serde(flatten)]
+    restored: Option<Restored>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,7 +79,7 @@ impl From<Sandbox> for Listed {
             client_id: CLIENT_ID,
             alias: spec.alias,
             started_at: timestamp(spec.created_at),
-            end_at: timestamp(spec.deadline),
+            end_at: timestamp(sandbox.paused.map_or(spec.deadline, |paused| paused.at)),
             cpu_count: spec.limits.cpu_count(),
             memory_mb: spec.limits.memory_mib,
             disk_size_mb: spec.limits.disk_mib,
@@ -96,14 +103,23 @@ pub(crate) async fn get(
 ) -> Result<Json<Detail>> {
     let sandbox = app.control.get(&caller.tenant, &id).await?;
     let token = sandbox.spec.access_token.as_ref();
+    let kept = sandbox.paused.map(|paused| paused.kept);
     Ok(Json(Detail {
         envd_access_token: token.map(|token| token.expose().to_owned()),
         allow_internet_access: sandbox.spec.network.allow_internet,
         domain: domain::of_request(&uri, &headers, &app.config.domain),
         lifecycle: Lifecycle {
-            auto_resume: false,
-            on_timeout: "kill",
+            auto_resume: sandbox.spec.lifecycle.auto_resume,
+            on_timeout: match sandbox.spec.lifecycle.on_timeout {
+                OnTimeout::Kill => "kill",
+                OnTimeout::Pause(_) => "pause",
+            },
         },
+        pause_mode: kept.map(|kept| match kept {
+            Kept::Memory => "full",
+            Kept::Filesystem => "filesystem",
+        }),
+        restored: kept.map(Restored::from),
         listed: sandbox.into(),
     }))
 }

@@ -1,8 +1,10 @@
-//! The wishes of a create that are not built yet. They are refused, never ignored; their defaults,
-//! which some clients spell out, are fine.
+//! The wishes of a create beyond the sandbox itself. Those that are not built yet are refused,
+//! never ignored; their defaults, which some clients spell out, are fine.
 
 use serde::Deserialize;
 use serde_json::Value;
+use soulbox_control::LifecycleRequest;
+use soulbox_types::{Kept, OnTimeout};
 
 use super::network::NetworkBody;
 use crate::error::{ApiError, Result};
@@ -29,31 +31,29 @@ struct Iam {
 }
 
 impl Features {
-    pub(super) fn check(&self) -> Result<()> {
-        let pauses = self.auto_pause == Some(true);
-        let resumes = self
+    pub(super) fn lifecycle(&self) -> Result<LifecycleRequest> {
+        let auto_resume = self
             .auto_resume
             .as_ref()
             .is_some_and(|resume| resume.enabled);
-        if self.auto_pause_memory == Some(false) && (!pauses || resumes) {
+        let pauses = self.auto_pause == Some(true);
+        if self.auto_pause_memory == Some(false) && (!pauses || auto_resume) {
             return Err(ApiError::bad_request(
                 "autoPauseMemory: false needs autoPause: true and no autoResume",
             ));
         }
-        if pauses {
-            let instead = "leave `lifecycle` out, or set on_timeout to `kill`";
-            return Err(ApiError::not_supported(
-                "pausing at the timeout (autoPause)",
-                instead,
-            ));
-        }
-        if resumes {
-            let instead = "leave `lifecycle` out";
-            return Err(ApiError::not_supported(
-                "resuming on traffic (autoResume)",
-                instead,
-            ));
-        }
+        let on_timeout = match (pauses, self.auto_pause_memory) {
+            (false, _) => OnTimeout::Kill,
+            (true, Some(false)) => OnTimeout::Pause(Kept::Filesystem),
+            (true, _) => OnTimeout::Pause(Kept::Memory),
+        };
+        Ok(LifecycleRequest {
+            on_timeout,
+            auto_resume,
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
         if self
             .volume_mounts
             .as_ref()

@@ -18,6 +18,7 @@ use crate::memory_node::MemoryNode;
 pub(crate) const BASE_ID: &str = "basebasebasebasebase";
 pub(crate) const BASE_BUILD: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
+#[allow(dead_code, reason = "each test crate uses a part of it")]
 pub(crate) struct World {
     _folder: TempDir,
     control: Arc<Control>,

@@ -152,6 +152,9 @@ impl Node for MemoryNode {
     }
 
     async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+        if let Some(error) = self.failure.lock().unwrap().take() {
+            return Err(error);
+        }
         let mut sandboxes = self.sandboxes.lock().unwrap();
         let memory = sandboxes
             .get_mut(id)

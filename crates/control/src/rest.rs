@@ -1,0 +1,247 @@
+//! Putting a sandbox to rest and waking it.
+//!
+//! Both hold the sandbox's gate: of many who wake one sandbox the first does it, and the others
+//! find it running.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_runtime::{Error as NodeError, SandboxStatus};
+use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxState, UnixMillis};
+use tokio::time::timeout;
+use tracing::Instrument;
+
+use crate::{
+    Access, Control, Error, Result, Tenant,
+    deadline::Move,
+    request::{extension, lifetime},
+    view::Lookup,
+};
+
+/// Of the node's own limits the longest, and some: this one is for a node that does not answer.
+const PAUSE_LIMIT: Duration = Duration::from_secs(100);
+const RESUME_LIMIT: Duration = Duration::from_secs(55);
+/// How often a sandbox is found in another state than a moment before. It can only be paused at
+/// its deadline meanwhile, which a resume moves away.
+const ATTEMPTS: u32 = 3;
+
+/// The answer to connect and resume.
+#[derive(Debug, Clone)]
+pub struct Connected {
+    pub access: Access,
+    /// What came back of a paused sandbox; `None` when it was running.
+    pub restored: Option<Kept>,
+}
+
+/// Whom a sandbox that runs already suits.
+#[derive(Debug, Clone, Copy)]
+enum Running {
+    Extend,
+    Refuse,
+}
+
+/// How to wake one.
+#[derive(Debug, Clone, Copy)]
+struct Wake {
+    life: Duration,
+    want: Kept,
+    running: Running,
+}
+
+impl Control {
+    /// When it returns, nobody inside answers any more, and what is kept is on disk or frozen.
+    /// `only_healthy`: not while envd does not answer.
+    pub async fn pause(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &SandboxId,
+        keep: Kept,
+        only_healthy: bool,
+    ) -> Result<()> {
+        let (control, tenant, id) = (Arc::clone(self), tenant.clone(), id.clone());
+        let work = async move {
+            let _held = control.hold(&id).await?;
+            match control.running(&tenant, &id).await {
+                Err(Error::SandboxPaused { id }) => return Err(Error::AlreadyPaused { id }),
+                found => drop(found?),
+            }
+            if only_healthy && !control.guest_answers(&id).await {
+                return Err(Error::GuestUnresponsive { id });
+            }
+            match timeout(PAUSE_LIMIT, control.node.pause(&id, keep)).await {
+                Ok(Ok(())) => {
+                    control.registry.rested(&id);
+                    tracing::info!(kept = keep.as_str(), "sandbox paused");
+                    Ok(())
+                }
+                Ok(Err(error)) => Err(control.resting_error(&tenant, &id, error).await),
+                Err(_) => Err(Error::Timeout {
+                    what: "pausing the sandbox",
+                    limit: PAUSE_LIMIT,
+                }),
+            }
+        };
+        self.finish(work.in_current_span()).await
+    }
+
+    /// Gives a running sandbox at least `seconds` more, and wakes a paused one for so long.
+    /// [`Kept::Filesystem`]: one that is woken starts anew from its files.
+    pub async fn connect(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &SandboxId,
+        seconds: i64,
+        want: Kept,
+    ) -> Result<Connected> {
+        // The length is checked before the existence, as E2B does.
+        let life = extension(seconds, self.config.max_timeout)?;
+        let running = Running::Extend;
+        self.wake(
+            tenant,
+            id,
+            Wake {
+                life,
+                want,
+                running,
+            },
+        )
+        .await
+    }
+
+    /// Wakes a paused sandbox for `seconds`.
+    pub async fn resume(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &SandboxId,
+        seconds: i64,
+        want: Kept,
+    ) -> Result<Connected> {
+        let life = lifetime(seconds, self.config.max_timeout)?;
+        let running = Running::Refuse;
+        self.wake(
+            tenant,
+            id,
+            Wake {
+                life,
+                want,
+                running,
+            },
+        )
+        .await
+    }
+
+    async fn wake(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &SandboxId,
+        wake: Wake,
+    ) -> Result<Connected> {
+        let (control, tenant, id) = (Arc::clone(self), tenant.clone(), id.clone());
+        let work = async move {
+            let _held = control.hold(&id).await?;
+            for _ in 0..ATTEMPTS {
+                let connected = match control.look_up(&tenant, &id) {
+                    Lookup::Missing => return Err(control.not_found(&tenant, &id).await),
+                    Lookup::Ending => return Err(Error::SandboxEnding { id }),
+                    Lookup::Running(status) => control.meet(&tenant, &status, wake).await,
+                    Lookup::Paused(status) => control.wake_held(&tenant, &status, wake).await,
+                };
+                match connected {
+                    // Its deadline put it to rest, or traffic woke it, just now.
+                    Err(Error::SandboxPaused { .. }) => {}
+                    Err(Error::AlreadyRunning { .. })
+                        if matches!(wake.running, Running::Extend) => {}
+                    connected => return connected,
+                }
+            }
+            Err(Error::SandboxPaused { id })
+        };
+        self.finish(work.in_current_span()).await
+    }
+
+    async fn meet(&self, tenant: &Tenant, status: &SandboxStatus, wake: Wake) -> Result<Connected> {
+        let id = &status.spec.id;
+        if matches!(wake.running, Running::Refuse) {
+            return Err(Error::AlreadyRunning { id: id.clone() });
+        }
+        self.apply(tenant, status, Move::Extend(wake.life)).await?;
+        Ok(Connected {
+            access: Access::from(status),
+            restored: None,
+        })
+    }
+
+    async fn wake_held(
+        &self,
+        tenant: &Tenant,
+        status: &SandboxStatus,
+        wake: Wake,
+    ) -> Result<Connected> {
+        let id = &status.spec.id;
+        if status.state == SandboxState::Running {
+            // Its time is over, and the node has not begun to pause it: that is done first.
+            self.pause_overdue(tenant, status).await?;
+        }
+        let limit = self.config.max_sandboxes_per_tenant;
+        let rests = |id: &SandboxId| self.node.paused(id).is_some();
+        if !self.registry.begin_wake(id, &tenant.id, limit, rests) {
+            return Err(Error::TooManySandboxes(limit));
+        }
+        let deadline = UnixMillis::now().plus(wake.life);
+        let woken = timeout(RESUME_LIMIT, self.node.resume(id, deadline, wake.want)).await;
+        self.registry.end_wake(id);
+        let restored = match woken {
+            Ok(Ok(restored)) => restored,
+            Ok(Err(error)) => return Err(self.resting_error(tenant, id, error).await),
+            Err(_) => {
+                return Err(Error::Timeout {
+                    what: "waking the sandbox",
+                    limit: RESUME_LIMIT,
+                });
+            }
+        };
+        match self.node.get(id) {
+            None => return Err(self.not_found(tenant, id).await),
+            // Somebody else woke it: the node left its deadline alone.
+            Some(now) if now.spec.deadline != deadline => {
+                return Err(Error::AlreadyRunning { id: id.clone() });
+            }
+            Some(_) => {}
+        }
+        tracing::info!(restored = restored.as_str(), "sandbox resumed");
+        Ok(Connected {
+            access: Access::from(status),
+            restored: Some(restored),
+        })
+    }
+
+    async fn pause_overdue(&self, tenant: &Tenant, status: &SandboxStatus) -> Result<()> {
+        let OnTimeout::Pause(keep) = status.spec.lifecycle.on_timeout else {
+            return Ok(());
+        };
+        let id = &status.spec.id;
+        match timeout(PAUSE_LIMIT, self.node.pause(id, keep)).await {
+            Ok(Ok(()) | Err(NodeError::WrongState { .. })) => Ok(()),
+            Ok(Err(error)) => Err(self.resting_error(tenant, id, error).await),
+            Err(_) => Err(Error::Timeout {
+                what: "pausing the sandbox",
+                limit: PAUSE_LIMIT,
+            }),
+        }
+    }
+
+    async fn resting_error(&self, tenant: &Tenant, id: &SandboxId, error: NodeError) -> Error {
+        match error {
+            NodeError::SandboxNotFound(_) => self.not_found(tenant, id).await,
+            NodeError::WrongState {
+                state: SandboxState::Paused,
+                ..
+            } => Error::AlreadyPaused { id: id.clone() },
+            NodeError::WrongState {
+                state: SandboxState::Running,
+                ..
+            } => Error::AlreadyRunning { id: id.clone() },
+            NodeError::WrongState { .. } => Error::SandboxEnding { id: id.clone() },
+            error => error.into(),
+        }
+    }
+}
