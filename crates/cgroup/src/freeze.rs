@@ -63,6 +63,10 @@ impl Cgroup {
         self.switch(false, timeout)
     }
 
+    pub fn is_frozen(&self) -> Result<bool> {
+        Ok(self.freezer()?.state()? == Some(true))
+    }
+
     fn switch(&self, frozen: bool, timeout: Duration) -> Result<()> {
         let freezer = self.freezer()?;
         let start = Instant::now();

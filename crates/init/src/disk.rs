@@ -1,36 +1,57 @@
-//! The sandbox's writable space: an ext4 image that only this mount namespace has mounted.
+//! Ext4 images that only this mount namespace has mounted.
 
-use std::{fs::OpenOptions, os::fd::OwnedFd};
+use std::{
+    fs::{File, OpenOptions},
+    os::fd::OwnedFd,
+    path::Path,
+};
 
 use rustix::mount::MountAttrFlags;
 use soulbox_sys::loopdev::LoopDevice;
-use soulbox_types::guest::InitSpec;
 
 use crate::{
     error::{Context, Failure},
     mounts::new_filesystem,
 };
 
-/// Mounts the image. The loop device frees itself when the last mount namespace that has it is
-/// gone, so a sandbox that dies in any way gives its device back.
-pub(crate) fn mount(spec: &InitSpec) -> Result<OwnedFd, Failure> {
+/// Mounts the sandbox's writable space. The loop device frees itself when the last mount namespace
+/// that has it is gone, so a sandbox that dies in any way gives its device back.
+pub(crate) fn mount(path: &Path) -> Result<OwnedFd, Failure> {
     let image = OpenOptions::new()
         .read(true)
         .write(true)
-        .open(&spec.disk)
+        .open(path)
         .at("open disk")?;
     let device = LoopDevice::attach(&image).at("attach disk")?;
-    let path = device.path().display().to_string();
+    let source = device.path().display().to_string();
     let options = [
-        ("source", Some(path.as_str())),
+        ("source", Some(source.as_str())),
         // The image is a file in the host's page cache: a flush there orders nothing on the real
-        // disk. Snapshots sync the file itself.
+        // disk. Pauses and snapshots sync the file itself.
         ("nobarrier", None),
         // Deleted files give their space back to the host.
         ("discard", None),
         // Zeroing unused inode tables would fill the sparse file in the background.
         ("noinit_itable", None),
     ];
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOATIME;
-    new_filesystem("ext4", &options, attributes).at("mount disk")
+    new_filesystem("ext4", &options, attributes()).at("mount disk")
+}
+
+/// Mounts a snapshot. Its journal was replayed when it was taken.
+pub(crate) fn mount_read_only(path: &Path) -> Result<OwnedFd, Failure> {
+    let image = File::open(path).at_with("open snapshot", || path.display().to_string())?;
+    let device = LoopDevice::attach_read_only(&image).at("attach snapshot")?;
+    let source = device.path().display().to_string();
+    let options = [
+        ("source", Some(source.as_str())),
+        ("ro", None),
+        ("noload", None),
+    ];
+    let attributes = attributes() | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    new_filesystem("ext4", &options, attributes)
+        .at_with("mount snapshot", || path.display().to_string())
+}
+
+fn attributes() -> MountAttrFlags {
+    MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOATIME
 }

@@ -5,37 +5,50 @@ use std::{
     fs::File,
     io::{Seek, Write},
     os::fd::{AsFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
     fs::MemfdFlags,
-    mount::{MountAttrFlags, UnmountFlags, unmount},
+    mount::{UnmountFlags, unmount},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
-use soulbox_sys::{exec, idmap};
+use soulbox_sys::exec;
 use soulbox_types::guest::{CONFIG_FD, InitSpec, READY_FD};
 
 use crate::{
     drop,
     error::{Context, Failure},
-    mounts::{attach, memory, new_filesystem},
+    inside,
+    pieces::Pieces,
     root,
 };
 
-pub(crate) fn become_envd(spec: &InitSpec, envd: &File, user_namespace: &OwnedFd) -> Failure {
-    match prepare(spec, envd, user_namespace) {
+pub(crate) fn become_envd(
+    spec: &InitSpec,
+    envd: &File,
+    user_namespace: &OwnedFd,
+    overlays: &[(PathBuf, OwnedFd)],
+    pieces: &Pieces,
+) -> Failure {
+    match prepare(spec, envd, user_namespace, overlays, pieces) {
         Ok(never) => match never {},
         Err(failure) => failure,
     }
 }
 
-fn prepare(spec: &InitSpec, envd: &File, user_namespace: &OwnedFd) -> Result<Infallible, Failure> {
+fn prepare(
+    spec: &InitSpec,
+    envd: &File,
+    user_namespace: &OwnedFd,
+    overlays: &[(PathBuf, OwnedFd)],
+    pieces: &Pieces,
+) -> Result<Infallible, Failure> {
     // Our own session: no terminal of the host can be ours.
     rustix::process::setsid().at("session")?;
     rustix::system::sethostname(spec.hostname.as_bytes()).at("host name")?;
-    mount_proc(spec)?;
     enter_root(&root::path(spec))?;
+    inside::finish(spec, overlays, pieces)?;
     let config = config_file(spec)?;
 
     move_into_link_name_space(user_namespace.as_fd(), Some(LinkNameSpaceType::User))
@@ -67,43 +80,6 @@ fn prepare(spec: &InitSpec, envd: &File, user_namespace: &OwnedFd) -> Result<Inf
 
 fn out_of_the_way(file: impl AsFd) -> rustix::io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(file, 16)
-}
-
-/// A fresh `/proc` of the new pid namespace. It belongs to the host's user namespace, so its
-/// sysctls are not writable inside; hiding the rest is a second wall.
-fn mount_proc(spec: &InitSpec) -> Result<(), Failure> {
-    let step = "/proc";
-    let root = root::path(spec);
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    attach(
-        &new_filesystem("proc", &[], attributes).at(step)?,
-        &root.join("proc"),
-    )
-    .at(step)?;
-    for path in &spec.read_only {
-        let target = inside(&root, path);
-        if target.exists() {
-            let copy = idmap::restricted_copy(&target, idmap::MOUNT_ATTR_RDONLY).at(step)?;
-            attach(&copy, &target).at_with(step, || path.display().to_string())?;
-        }
-    }
-    for path in &spec.masked {
-        let target = inside(&root, path);
-        if target.is_dir() {
-            let attributes = attributes | MountAttrFlags::MOUNT_ATTR_RDONLY;
-            memory(&target, spec.id_base, 4096, "0555", attributes).at(step)?;
-        } else if target.exists() {
-            let null = idmap::restricted_copy(&root.join("dev/null"), 0).at(step)?;
-            attach(&null, &target).at_with(step, || path.display().to_string())?;
-        }
-    }
-    Ok(())
-}
-
-fn inside(root: &Path, path: &Path) -> std::path::PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Both arguments of `pivot_root` may be the same directory: the old root is then stacked on top

@@ -9,9 +9,11 @@
 //!   join the cgroups, the network namespace
 //!   a private mount namespace
 //!   make the user namespace
-//!   disk, layers, overlays, /dev, /sys
-//!   clone: pid, ipc, uts, cgroup  ────►  mount /proc, masks; host name; pivot_root
-//!   report the pid, exit                 enter the user namespace: from here on nobody outside
+//!   disk, snapshots, layers, overlays
+//!   copies of what the host shows
+//!   clone: pid, ipc, uts, cgroup  ────►  host name; pivot_root: the host is out of sight
+//!   report the pid, exit                 /usr, /dev, /sys, /run, /proc, volumes
+//!                                        enter the user namespace: from here on nobody outside
 //!                                        ids, limits, seccomp, capabilities
 //!                                        execute envd
 //! ```
@@ -19,12 +21,13 @@
 //! All namespaces but the user one belong to the host, so root inside has no power over them.
 //! Nothing here needs undoing on failure: every mount lives in a namespace that dies with us.
 
-mod devices;
 mod disk;
 mod drop;
 mod error;
 mod first_process;
+mod inside;
 mod mounts;
+mod pieces;
 mod root;
 mod user_namespace;
 
@@ -61,12 +64,19 @@ fn run() -> Result<(), Failure> {
     enter_network(&spec)?;
     let user_namespace = user_namespace::create(spec.id_base)?;
     new_mount_namespace().at("mount namespace")?;
-    root::assemble(&spec, &user_namespace)?;
+    let overlays = root::assemble(&spec, &user_namespace)?;
+    let pieces = pieces::collect(&spec, &user_namespace)?;
 
     let namespaces =
         libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
     match clone_process(namespaces, Parent::Grandparent).at("clone the first process")? {
-        Cloned::Child => Err(first_process::become_envd(&spec, &envd, &user_namespace)),
+        Cloned::Child => Err(first_process::become_envd(
+            &spec,
+            &envd,
+            &user_namespace,
+            &overlays,
+            &pieces,
+        )),
         Cloned::Parent(pid) => {
             report(&InitStatus::Started { pid });
             Ok(())

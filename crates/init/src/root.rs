@@ -1,11 +1,14 @@
-//! Puts the sandbox's root together under the staging directory.
+//! The sandbox's root file systems, put together under the staging directory.
 //!
 //! ```text
 //! staging/            a tmpfs, only in this mount namespace
 //!   disk              the ext4 image, ids shifted
+//!   snapshot-<n>      images of snapshots below it, read-only, ids shifted
 //!   lower-<n>-<m>     template layers, read-only, ids shifted
-//!   root              overlay 0 on /, overlay 1 on /usr, …, then /dev, /sys, /run
+//!   root              overlay 0; the others are attached from inside
 //! ```
+//!
+//! The disk and the snapshots were written by hostile code: no path below `root` is used here.
 
 use std::{
     fs,
@@ -14,7 +17,6 @@ use std::{
 };
 
 use rustix::{
-    fs::CWD,
     mount::{MountAttrFlags, MountPropagationFlags, mount_change},
     thread::{
         CapabilitiesSecureBits, Gid, Uid, set_capabilities_secure_bits, set_thread_res_gid,
@@ -25,7 +27,7 @@ use soulbox_sys::idmap;
 use soulbox_types::guest::{InitSpec, OverlaySpec};
 
 use crate::{
-    devices, disk,
+    disk,
     error::{Context, Failure},
     mounts::{attach, memory, new_filesystem},
 };
@@ -35,7 +37,11 @@ pub(crate) fn path(spec: &InitSpec) -> PathBuf {
     spec.staging.join("root")
 }
 
-pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<(), Failure> {
+/// Mounts overlay 0 on the root's place; the rest is returned with its place inside.
+pub(crate) fn assemble(
+    spec: &InitSpec,
+    user_namespace: &OwnedFd,
+) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
     // Nothing that we mount may show up on the host, and nothing the host mounts here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).at("private mounts")?;
@@ -44,35 +50,50 @@ pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<(), 
     std::env::set_current_dir(&spec.staging).at("staging")?;
     fs::create_dir("root").at("staging")?;
 
-    attach_shifted_disk(spec, user_namespace)?;
-    for (number, overlay) in spec.overlays.iter().enumerate() {
-        mount_overlay(number, overlay, user_namespace, spec.id_base)?;
+    attach_shifted("disk", &disk::mount(&spec.disk)?, user_namespace, 0)?;
+    for (number, image) in spec.snapshots.iter().enumerate() {
+        let name = format!("snapshot-{number}");
+        let mounted = disk::mount_read_only(image)?;
+        attach_shifted(&name, &mounted, user_namespace, idmap::MOUNT_ATTR_RDONLY)?;
     }
-    devices::mount(spec)?;
-    mount_sys(spec)?;
-    let run = path(spec).join("run");
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
-    memory(&run, spec.id_base, 64 << 20, "0755", attributes).at("/run")
+    let mut inner = Vec::new();
+    for (number, overlay) in spec.overlays.iter().enumerate() {
+        let mounted = overlay_of(spec, number, overlay, user_namespace)?;
+        if overlay.target == Path::new("/") {
+            attach(&mounted, Path::new("root")).at("attach root")?;
+        } else {
+            inner.push((overlay.target.clone(), mounted));
+        }
+    }
+    Ok(inner)
 }
 
-fn attach_shifted_disk(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<(), Failure> {
-    fs::create_dir("disk").at("staging")?;
-    let plain = disk::mount(spec)?;
-    attach(&plain, Path::new("disk")).at("attach disk")?;
-    let attributes = idmap::MOUNT_ATTR_NODEV;
-    let shifted = idmap::shifted_copy(Path::new("disk"), user_namespace.as_fd(), attributes)
-        .at("shift ids of disk")?;
+fn attach_shifted(
+    name: &str,
+    plain: &OwnedFd,
+    user_namespace: &OwnedFd,
+    attributes: u64,
+) -> Result<(), Failure> {
+    let target = Path::new(name);
+    fs::create_dir(target).at("staging")?;
+    attach(plain, target).at("attach disk")?;
+    let attributes = attributes | idmap::MOUNT_ATTR_NODEV;
+    let shifted =
+        idmap::shifted_copy(target, user_namespace.as_fd(), attributes).at("shift ids of disk")?;
     // On top of the plain one, which is thereby out of reach.
-    attach(&shifted, Path::new("disk")).at("attach disk")
+    attach(&shifted, target).at("attach disk")
 }
 
-fn mount_overlay(
+fn overlay_of(
+    spec: &InitSpec,
     number: usize,
     overlay: &OverlaySpec,
     user_namespace: &OwnedFd,
-    id_base: u32,
-) -> Result<(), Failure> {
-    let mut lower = Vec::new();
+) -> Result<OwnedFd, Failure> {
+    // What was the writable part of a snapshot's source is a lower layer here, above the template.
+    let mut lower: Vec<String> = (0..spec.snapshots.len())
+        .map(|n| format!("snapshot-{n}/upper-{number}"))
+        .collect();
     for (layer, source) in overlay.lower.iter().enumerate() {
         let name = format!("lower-{number}-{layer}");
         fs::create_dir(&name).at("staging")?;
@@ -93,25 +114,23 @@ fn mount_overlay(
         .iter()
         .map(|(k, v)| (*k, Some(v.as_str())))
         .collect();
-    let target = overlay.target.strip_prefix("/").unwrap_or(&overlay.target);
-    let mounted = as_owner_of_layers(id_base, || {
+    as_sandbox_root(spec.id_base, || {
         new_filesystem("overlay", &options, MountAttrFlags::MOUNT_ATTR_NODEV)
     })
-    .at_with("overlay", || overlay.target.display().to_string())?;
-    attach(&mounted, &Path::new("root").join(target))
-        .at_with("attach overlay", || overlay.target.display().to_string())
+    .at_with("overlay", || overlay.target.display().to_string())
 }
 
-/// Overlayfs works on its layers with the identity of whoever mounted it. The host's root has no
-/// place in the layers' shifted ids, so the mount is made as the sandbox's root; capabilities stay
-/// those of the host's, which overlayfs needs for its own attributes.
-fn as_owner_of_layers<T>(
+/// Overlayfs works on its layers with the identity of whoever mounted it, and whoever makes a file
+/// in it owns that. The host's root has no place in the layers' shifted ids, so both happen as the
+/// sandbox's root; capabilities stay those of the host's, which overlayfs needs for its own
+/// attributes.
+pub(crate) fn as_sandbox_root<T>(
     id_base: u32,
-    mount: impl FnOnce() -> std::io::Result<T>,
+    work: impl FnOnce() -> std::io::Result<T>,
 ) -> std::io::Result<T> {
     set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
     become_id(id_base)?;
-    let result = mount();
+    let result = work();
     become_id(0)?;
     set_capabilities_secure_bits(CapabilitiesSecureBits::empty())?;
     result
@@ -121,37 +140,4 @@ fn become_id(effective: u32) -> std::io::Result<()> {
     set_thread_res_gid(Gid::ROOT, Gid::from_raw(effective), Gid::ROOT)?;
     set_thread_res_uid(Uid::ROOT, Uid::from_raw(effective), Uid::ROOT)?;
     Ok(())
-}
-
-/// A tiny `/sys`: cpu topology for runtimes that count cores, and the sandbox's own cgroup.
-fn mount_sys(spec: &InitSpec) -> Result<(), Failure> {
-    let step = "/sys";
-    let sys = path(spec).join("sys");
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    memory(&sys, spec.id_base, 1 << 20, "0755", attributes).at(step)?;
-    let flags = idmap::MOUNT_ATTR_RDONLY
-        | idmap::MOUNT_ATTR_NOSUID
-        | idmap::MOUNT_ATTR_NODEV
-        | idmap::MOUNT_ATTR_NOEXEC;
-    let show = |source: &Path, target: &Path| -> Result<(), Failure> {
-        fs::create_dir_all(target).at(step)?;
-        let copy =
-            idmap::restricted_copy(source, flags).at_with(step, || source.display().to_string())?;
-        attach(&copy, target).at_with(step, || target.display().to_string())
-    };
-    for name in ["devices/system/cpu", "devices/system/node"] {
-        let source = Path::new("/sys").join(name);
-        if source.is_dir() {
-            show(&source, &sys.join(name))?;
-        }
-    }
-    for (source, place) in &spec.cgroup_view {
-        show(source, &sys.join("fs/cgroup").join(place))?;
-    }
-    // Read-only from here on: what is shown is shown.
-    let copy = rustix::mount::open_tree(CWD, &sys, rustix::mount::OpenTreeFlags::OPEN_TREE_CLOEXEC)
-        .at(step)?;
-    idmap::restrict(&copy, flags).at(step)
 }

@@ -9,6 +9,8 @@ pub struct JailConfig {
     pub data_dir: PathBuf,
     /// Where the node keeps one folder per sandbox; the jail puts the disk image there.
     pub sandboxes_dir: PathBuf,
+    /// Volumes, each mounted at `<id>/mnt`.
+    pub volumes_dir: PathBuf,
     pub templates: Vec<Template>,
     pub programs: soulbox_embed::Programs,
     /// `None`: the first free one of a list.

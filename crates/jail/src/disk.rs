@@ -4,7 +4,7 @@
 //! that hold data are copied, the rest stays a hole. One blank image per size is kept.
 
 use std::{
-    io::{self, Read, Seek, SeekFrom, Write},
+    io,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -42,7 +42,14 @@ impl Disks {
     /// A fresh disk of `mib` MiB at `target`. Blocking.
     pub(crate) fn create(&self, mib: u32, target: &Path) -> Result<()> {
         let blank = self.blank(mib)?;
-        copy_sparse(&blank, target)
+        share_blocks(&blank, target)
+            .and_then(|shared| {
+                if shared {
+                    Ok(())
+                } else {
+                    copy_sparse(&blank, target)
+                }
+            })
             .map_err(|e| Error::io(format!("could not make the disk {}", target.display()), e))
     }
 
@@ -112,15 +119,12 @@ fn format(path: &Path, mib: u32) -> io::Result<()> {
 
 /// Copies what is not zero.
 fn dig_holes(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = fs::File::open(from)?;
+    let source = std::fs::File::open(from)?;
     let target = new_image(to)?;
     target.set_len(source.metadata()?.len())?;
-    let mut position = 0;
-    while let Some(start) = next_data(&source, position)? {
-        let end = next_hole(&source, start)?;
-        source.seek(SeekFrom::Start(start))?;
+    for (start, end) in data_ranges(&source)? {
         let mut data = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
-        source.read_exact(&mut data)?;
+        source.read_exact_at(&mut data, start)?;
         let mut at = start;
         for block in data.chunks(BLOCK) {
             if block.iter().any(|b| *b != 0) {
@@ -128,46 +132,65 @@ fn dig_holes(from: &Path, to: &Path) -> io::Result<()> {
             }
             at += BLOCK as u64;
         }
-        position = end;
     }
     target.sync_all()
 }
 
-/// Shares the blocks where the file system can, copies only data where it cannot.
-pub(crate) fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
-    let source = fs::File::open(from)?;
+/// Makes `to` a copy that shares its blocks with `from`; `false` where the file system cannot.
+pub(crate) fn share_blocks(from: &Path, to: &Path) -> io::Result<bool> {
+    let source = std::fs::File::open(from)?;
     let target = new_image(to)?;
-    if rustix::fs::ioctl_ficlone(&target, source.file()).is_ok() {
-        return Ok(());
+    match rustix::fs::ioctl_ficlone(&target, &source) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY) => Ok(false),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Copies only data; holes stay holes.
+pub(crate) fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
+    let source = std::fs::File::open(from)?;
+    let target = new_image(to)?;
     target.set_len(source.metadata()?.len())?;
-    let mut position = 0;
-    while let Some(start) = next_data(&source, position)? {
-        let end = next_hole(&source, start)?;
-        copy_range(source.file(), &target, start, end)?;
-        position = end;
+    for (start, end) in data_ranges(&source)? {
+        copy_range(&source, &target, start, end)?;
     }
     Ok(())
 }
 
 fn copy_range(
     source: &std::fs::File,
-    mut target: &std::fs::File,
+    target: &std::fs::File,
     start: u64,
     end: u64,
 ) -> io::Result<()> {
     let mut buffer = vec![0; COPY_CHUNK.min(usize::try_from(end - start).unwrap_or(COPY_CHUNK))];
     let mut at = start;
-    target.seek(SeekFrom::Start(start))?;
     while at < end {
         let wanted = buffer
             .len()
             .min(usize::try_from(end - at).unwrap_or(buffer.len()));
         source.read_exact_at(&mut buffer[..wanted], at)?;
-        target.write_all(&buffer[..wanted])?;
+        target.write_all_at(&buffer[..wanted], at)?;
         at += wanted as u64;
     }
     Ok(())
+}
+
+/// Where a file holds data, in order.
+pub(crate) fn data_ranges(file: &std::fs::File) -> io::Result<Vec<(u64, u64)>> {
+    let mut ranges = Vec::new();
+    let mut position = 0;
+    loop {
+        let start = match seek(file, RustixSeek::Data(position)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(ranges),
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(file, RustixSeek::Hole(start))?;
+        ranges.push((start, end));
+        position = end;
+    }
 }
 
 fn new_image(path: &Path) -> io::Result<std::fs::File> {
@@ -177,18 +200,6 @@ fn new_image(path: &Path) -> io::Result<std::fs::File> {
         .truncate(true)
         .mode(0o600)
         .open(path)
-}
-
-fn next_data(file: &fs::File, from: u64) -> io::Result<Option<u64>> {
-    match seek(file.file(), RustixSeek::Data(from)) {
-        Ok(position) => Ok(Some(position)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn next_hole(file: &fs::File, from: u64) -> io::Result<u64> {
-    Ok(seek(file.file(), RustixSeek::Hole(from))?)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     os::fd::OwnedFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, Manager};
 use soulbox_net::{NetStats, Network};
 use soulbox_runtime::{
-    Adopted, Disk, DynStream, Error, Exit, Result, Running, Runtime, Started, Stats,
+    Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
 use soulbox_template::Template;
 use soulbox_types::{SandboxId, SandboxSpec, TemplateId, Tier};
@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use crate::{
     JailConfig,
     blocking::blocking,
+    capture,
     disk::Disks,
     instance::Instance,
     network::{self, network_error},
@@ -36,7 +37,7 @@ use crate::{
 
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
 const DEATH_LIMIT: Duration = Duration::from_secs(15);
-const FREEZE_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const HOSTNAME: &str = "e2b.local";
 
 #[derive(Debug)]
@@ -185,8 +186,13 @@ impl Runtime for Jail {
         Tier::Jail
     }
 
-    async fn create(&self, spec: &SandboxSpec, disk: Disk, started: &Started<'_>) -> Result<()> {
-        match self.start(spec, disk, started).await {
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        origin: Origin,
+        started: &Started<'_>,
+    ) -> Result<()> {
+        match self.start(spec, &origin, started).await {
             Ok(sandbox) => {
                 self.sandboxes
                     .lock()
@@ -301,6 +307,12 @@ impl Runtime for Jail {
         .await?;
         drop(sandbox);
         self.destroy(id, None).await
+    }
+
+    async fn capture(&self, id: &SandboxId, target: &Path) -> Result<()> {
+        let running = self.sandboxes.lock().get(id).cloned();
+        let (disk, target) = (self.folder(id).join("disk.img"), target.to_owned());
+        blocking(move || capture::capture(running.as_deref(), &disk, &target)).await
     }
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats> {

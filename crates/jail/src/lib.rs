@@ -6,12 +6,14 @@
 //! - [`Jail`]: the tier as the node sees it
 //! - `config`, `instance`: settings, and what marks everything that this server makes
 //! - `disk`: empty ext4 images and quick copies of them
+//! - `capture`: a disk as it is at one moment
 //! - `policy`: seccomp, capabilities and hidden paths, from the data files
 //! - `start`, `launch`: from a wish to a running sandbox: starting `soulbox-init` and hearing from it
 //! - `process`: the first process of a sandbox, found and watched without races
 //! - `record`: what is needed to find it again after a restart
 
 mod blocking;
+mod capture;
 mod config;
 mod disk;
 mod instance;

@@ -5,10 +5,10 @@ use std::{io, os::fd::AsRawFd, path::PathBuf, sync::Arc};
 use fs_err as fs;
 use soulbox_cgroup::{Cgroup, CgroupLimits};
 use soulbox_net::Slot;
-use soulbox_runtime::{Disk, Error, Result, Started};
+use soulbox_runtime::{Disk, Error, Origin, Result, Started};
 use soulbox_template::Template;
 use soulbox_types::{
-    EnvdConfig, SandboxSpec,
+    EnvdConfig, SandboxSpec, VolumeMount,
     guest::{InitSpec, OverlaySpec},
 };
 
@@ -28,7 +28,7 @@ impl Jail {
     pub(crate) async fn start(
         &self,
         spec: &SandboxSpec,
-        disk: Disk,
+        origin: &Origin,
         started: &Started<'_>,
     ) -> Result<Sandbox> {
         let template = self
@@ -38,9 +38,9 @@ impl Jail {
         let (slot, cgroup, ()) = tokio::try_join!(
             self.acquire_slot(spec),
             self.make_cgroup(spec),
-            self.make_disk(spec, disk),
+            self.make_disk(spec, origin.disk),
         )?;
-        let init = self.init_spec(spec, template, &slot, &cgroup);
+        let init = self.init_spec(spec, template, origin, &slot, &cgroup);
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -114,6 +114,7 @@ impl Jail {
         &self,
         spec: &SandboxSpec,
         template: &Template,
+        origin: &Origin,
         slot: &Slot,
         cgroup: &Cgroup,
     ) -> InitSpec {
@@ -132,6 +133,8 @@ impl Jail {
             cgroup_joins: cgroup.procs_files(),
             cgroup_view: cgroup.view(),
             disk: folder.join("disk.img"),
+            snapshots: origin.snapshots.clone(),
+            volumes: self.volumes(spec),
             overlays: self.overlays(template),
             staging: folder.join("root"),
             shm_bytes: spec.limits.memory_bytes() / 2,
@@ -153,6 +156,14 @@ impl Jail {
                 disk_bytes: spec.limits.disk_bytes(),
             },
         }
+    }
+
+    fn volumes(&self, spec: &SandboxSpec) -> Vec<(PathBuf, PathBuf)> {
+        let place = |volume: &VolumeMount| {
+            let directory = self.config.volumes_dir.join(&volume.volume).join("mnt");
+            (directory, PathBuf::from(&volume.path))
+        };
+        spec.volumes.iter().map(place).collect()
     }
 
     fn overlays(&self, template: &Template) -> Vec<OverlaySpec> {

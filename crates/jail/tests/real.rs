@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use soulbox_jail::{Jail, JailConfig};
-use soulbox_runtime::{Adopted, Disk, Error, Running, Runtime};
+use soulbox_runtime::{Adopted, Disk, Error, Origin, Running, Runtime};
 use soulbox_template::Template;
 use soulbox_types::{
     ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
@@ -63,6 +63,7 @@ impl Fixture {
         let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
         Jail::open(JailConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
+            volumes_dir: data_dir.join("volumes"),
             data_dir,
             templates: vec![self.template.clone()],
             programs,
@@ -157,9 +158,16 @@ fn template(layer: &Path) -> Template {
     }
 }
 
+fn origin(disk: Disk) -> Origin {
+    Origin {
+        disk,
+        snapshots: Vec::new(),
+    }
+}
+
 async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
     let running = Mutex::new(None);
-    jail.create(spec, Disk::Fresh, &|started: &Running| {
+    jail.create(spec, origin(Disk::Fresh), &|started: &Running| {
         *running.lock() = Some(started.clone());
         Ok(())
     })
@@ -170,10 +178,18 @@ async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
 
 /// One request to envd over a connection into the sandbox; the whole answer as it came.
 async fn ask(jail: &Jail, spec: &SandboxSpec, head: &str, body: &str) -> String {
+    ask_as(jail, spec, head, "application/octet-stream", body).await
+}
+
+async fn ask_json(jail: &Jail, spec: &SandboxSpec, head: &str, body: &str) -> String {
+    ask_as(jail, spec, head, "application/json", body).await
+}
+
+async fn ask_as(jail: &Jail, spec: &SandboxSpec, head: &str, kind: &str, body: &str) -> String {
     let mut stream = jail.dial(&spec.id, ENVD_PORT).await.unwrap();
     let request = format!(
         "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-         content-type: application/octet-stream\r\ncontent-length: {}\r\n\r\n{body}",
+         content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -311,7 +327,7 @@ async fn a_failed_start_names_the_step() {
     fixture.template.overlays[0].lower = vec!["/nonexistent".into()];
     let jail = fixture.jail().await;
     let error = jail
-        .create(&fixture.spec(), Disk::Fresh, &|_: &Running| Ok(()))
+        .create(&fixture.spec(), origin(Disk::Fresh), &|_: &Running| Ok(()))
         .await
         .unwrap_err();
     match error {
@@ -337,11 +353,68 @@ async fn a_stopped_sandbox_starts_again_from_its_disk() {
     jail.stop(&spec.id).await.unwrap();
     assert!(!alive(pid));
 
-    jail.create(&spec, Disk::Kept, &|_: &Running| Ok(()))
+    jail.create(&spec, origin(Disk::Kept), &|_: &Running| Ok(()))
         .await
         .unwrap();
     let answer = ask(&jail, &spec, "GET /files?path=/root/kept", "").await;
     assert!(answer.ends_with("still here"), "{answer}");
     jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_captured_disk_carries_files_deletions_and_owners_into_another_sandbox() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let (first, second, third) = (fixture.spec(), fixture.spec(), fixture.spec());
+    create(&jail, &first).await;
+    ask(&jail, &first, "POST /files?path=/root/made", "one").await;
+    ask(
+        &jail,
+        &first,
+        "POST /files?path=/home/user/mine&username=user",
+        "two",
+    )
+    .await;
+
+    let image = fixture.path().join("snapshot.img");
+    jail.capture(&first.id, &image).await.unwrap();
+    ask(
+        &jail,
+        &first,
+        "POST /files?path=/root/made",
+        "changed later",
+    )
+    .await;
+    let origin = |images: &[&PathBuf]| Origin {
+        disk: Disk::Fresh,
+        snapshots: images.iter().map(|i| (*i).clone()).collect(),
+    };
+    jail.create(&second, origin(&[&image]), &|_: &Running| Ok(()))
+        .await
+        .unwrap();
+    let answer = ask(&jail, &second, "GET /files?path=/root/made", "").await;
+    assert!(answer.ends_with("one"), "{answer}");
+
+    // A snapshot of what stands on a snapshot: both layers count, and neither source matters.
+    ask(&jail, &second, "POST /files?path=/root/made", "three").await;
+    let upper = fixture.path().join("second.img");
+    jail.pause(&second.id).await.unwrap();
+    jail.capture(&second.id, &upper).await.unwrap();
+    jail.destroy(&second.id, None).await.unwrap();
+    jail.destroy(&first.id, None).await.unwrap();
+    jail.create(&third, origin(&[&upper, &image]), &|_: &Running| Ok(()))
+        .await
+        .unwrap();
+    let answer = ask(&jail, &third, "GET /files?path=/root/made", "").await;
+    assert!(answer.ends_with("three"), "{answer}");
+    let answer = ask(&jail, &third, "GET /files?path=/home/user/mine", "").await;
+    assert!(answer.ends_with("two"), "{answer}");
+    let body = r#"{"path":"/home/user/mine"}"#;
+    let stat = ask_json(&jail, &third, "POST /filesystem.Filesystem/Stat", body).await;
+    assert!(stat.contains(r#""owner":"user""#), "{stat}");
+    jail.destroy(&third.id, None).await.unwrap();
     jail.close().await;
 }

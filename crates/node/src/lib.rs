@@ -17,15 +17,19 @@
 //! - `local`: [`LocalNode`], the node of this process
 //! - `adopt`: finding what survived
 //! - `supervise`: deadline and death; `rest`: pause and resume
+//! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `metrics`, `logs`: what users ask about it
 
 mod adopt;
+mod capture;
+mod checksum;
 mod entry;
 mod folder;
 mod local;
 mod logs;
 mod metrics;
 mod rest;
+mod snapshots;
 mod supervise;
 
 pub use local::{LocalNode, NodeConfig};

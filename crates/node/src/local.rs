@@ -19,7 +19,7 @@ use soulbox_types::{
 };
 use tokio::sync::broadcast;
 
-use crate::{adopt, entry::Entry, folder::Folder, logs, metrics};
+use crate::{adopt, entry::Entry, folder::Folder, logs, metrics, snapshots::Snapshots};
 
 /// How long a caller waits for a destruction; it goes on after that.
 const DESTROY_LIMIT: Duration = Duration::from_secs(30);
@@ -30,6 +30,8 @@ const EVENTS: usize = 4096;
 pub struct NodeConfig {
     /// One folder per sandbox.
     pub sandboxes_dir: PathBuf,
+    /// One folder per snapshot; on the same file system, so that blocks can be shared.
+    pub snapshots_dir: PathBuf,
     pub max_sandboxes: usize,
     /// Creates are refused while the data folder's disk has less free space than this.
     pub min_free_disk: u64,
@@ -39,6 +41,7 @@ pub struct NodeConfig {
 pub struct LocalNode {
     config: NodeConfig,
     runtime: Arc<dyn Runtime>,
+    snapshots: Snapshots,
     /// Held for short, never across an await.
     entries: Mutex<HashMap<SandboxId, Entry>>,
     events: broadcast::Sender<NodeEvent>,
@@ -51,9 +54,11 @@ impl LocalNode {
     pub async fn open(config: NodeConfig, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>> {
         fs::create_dir_all(&config.sandboxes_dir)
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
+        let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
         let node = Arc::new_cyclic(|me| Self {
             config,
             runtime,
+            snapshots,
             entries: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             me: Weak::clone(me),
@@ -102,6 +107,10 @@ impl LocalNode {
         &self.entries
     }
 
+    pub(crate) fn snapshots_of(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
     pub(crate) fn tell(&self, event: NodeEvent) {
         // No receiver is fine: the control plane may not have started yet.
         let _none = self.events.send(event);
@@ -132,6 +141,11 @@ impl LocalNode {
         if entries.contains_key(&spec.id) {
             return Ok(None);
         }
+        if let Some(snapshot) = &spec.snapshot
+            && self.snapshots.get(snapshot).is_none()
+        {
+            return Err(Error::TemplateNotFound(snapshot.clone()));
+        }
         if entries.len() >= self.config.max_sandboxes {
             return Err(Error::NoCapacity {
                 what: format!("this node runs {} sandboxes, its limit", entries.len()),
@@ -144,7 +158,7 @@ impl LocalNode {
         Ok(Some(folder))
     }
 
-    fn check_disk(&self) -> Result<()> {
+    pub(crate) fn check_disk(&self) -> Result<()> {
         let disk = rustix::fs::statvfs(&self.config.sandboxes_dir)
             .map_err(|e| Error::io("could not read the free disk space", e.into()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -166,8 +180,9 @@ impl LocalNode {
         let result = async {
             let (written, wish) = (folder.clone(), spec.clone());
             blocking(move || written.create(&wish)).await?;
+            let origin = self.origin(&spec, Disk::Fresh).await?;
             self.runtime
-                .create(&spec, Disk::Fresh, &|running| folder.started(running))
+                .create(&spec, origin, &|running| folder.started(running))
                 .await
         }
         .await;
@@ -305,20 +320,16 @@ impl Node for LocalNode {
         in_task(self.owned()?.resume_in_task(id.clone(), deadline, want)).await
     }
 
-    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
-        running(&self.entries.lock(), id)?;
-        Err(Error::Unsupported {
-            tier: self.runtime.tier(),
-            what: "a snapshot",
-        })
+    async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot> {
+        in_task(self.owned()?.snapshot_in_task(id.clone(), snapshot)).await
     }
 
-    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
-        Ok(())
+    async fn delete_snapshot(&self, snapshot: &TemplateId) -> Result<()> {
+        in_task(self.owned()?.delete_snapshot_in_task(snapshot.clone())).await
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {
-        Vec::new()
+        self.snapshots.list()
     }
 
     fn paused(&self, id: &SandboxId) -> Option<Paused> {

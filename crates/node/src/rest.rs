@@ -107,8 +107,9 @@ impl LocalNode {
                 blocking(move || writing.paused(&changed)).await?;
             }
             spec.deadline = deadline;
+            let origin = self.origin(&spec, Disk::Kept).await?;
             runtime
-                .create(&spec, Disk::Kept, &|started| folder.started(started))
+                .create(&spec, origin, &|started| folder.started(started))
                 .await?;
             Kept::Filesystem
         };
@@ -153,7 +154,7 @@ impl LocalNode {
         }
     }
 
-    fn turn(&self, id: &SandboxId) -> Result<Arc<tokio::sync::Mutex<()>>> {
+    pub(crate) fn turn(&self, id: &SandboxId) -> Result<Arc<tokio::sync::Mutex<()>>> {
         let entries = self.entries().lock();
         match entries.get(id) {
             Some(entry) if entry.state != SandboxState::Destroying => Ok(Arc::clone(&entry.turn)),

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_node::{LocalNode, NodeConfig};
 use soulbox_runtime::{
-    Adopted, Disk, DynStream, Error, Exit, Node, NodeEvent, Result, Running, Runtime, Started,
+    Adopted, DynStream, Error, Exit, Node, NodeEvent, Origin, Result, Running, Runtime, Started,
     Stats,
 };
 use soulbox_types::{
@@ -31,6 +31,7 @@ struct Machine {
     gate: Mutex<Option<Arc<Notify>>>,
     fail_creates: Mutex<bool>,
     fail_pauses: Mutex<bool>,
+    fail_captures: Mutex<bool>,
     frozen: Mutex<HashSet<SandboxId>>,
     destroyed: Mutex<Vec<SandboxId>>,
     folder: Mutex<std::path::PathBuf>,
@@ -45,7 +46,12 @@ impl Runtime for MemoryRuntime {
         Tier::Jail
     }
 
-    async fn create(&self, spec: &SandboxSpec, _disk: Disk, started: &Started<'_>) -> Result<()> {
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        _origin: Origin,
+        started: &Started<'_>,
+    ) -> Result<()> {
         let gate = self.0.gate.lock().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -95,6 +101,17 @@ impl Runtime for MemoryRuntime {
         Ok(())
     }
 
+    async fn capture(&self, _id: &SandboxId, target: &Path) -> Result<()> {
+        std::fs::write(target, "the files of a sandbox").unwrap();
+        if *self.0.fail_captures.lock() {
+            return Err(Error::io(
+                "no space",
+                std::io::ErrorKind::StorageFull.into(),
+            ));
+        }
+        Ok(())
+    }
+
     async fn stop(&self, id: &SandboxId) -> Result<()> {
         self.0.alive.lock().remove(id);
         Ok(())
@@ -134,6 +151,7 @@ async fn node(folder: &Path, machine: &Arc<Machine>) -> Arc<LocalNode> {
     folder.clone_into(&mut machine.folder.lock());
     let config = NodeConfig {
         sandboxes_dir: folder.to_owned(),
+        snapshots_dir: snapshots_dir(folder),
         max_sandboxes: 3,
         min_free_disk: 0,
     };
@@ -178,6 +196,11 @@ async fn ended(
     };
     assert!(node.get(&id).is_none());
     reason
+}
+
+/// Beside the sandboxes' folder, with the same life.
+fn snapshots_dir(folder: &Path) -> std::path::PathBuf {
+    folder.with_extension("snapshots")
 }
 
 fn folders(path: &Path) -> usize {
@@ -474,4 +497,84 @@ async fn a_new_node_keeps_what_rests_at_rest_and_knows_what_a_reboot_took() {
         second.resume(&wish.id, later, Kept::Memory).await.unwrap();
         assert_eq!(second.get(&wish.id).unwrap().state, SandboxState::Running);
     }
+}
+
+#[tokio::test]
+async fn a_snapshot_outlives_its_source_and_the_server_and_goes_when_nobody_needs_it() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let source = spec(LONG);
+    first.create(source.clone()).await.unwrap();
+    let id = TemplateId::random();
+    let taken = first.snapshot(&source.id, id.clone()).await.unwrap();
+    assert!(taken.bytes > 0 && !taken.checksum.is_empty());
+    first.destroy(&source.id, EndReason::Killed).await.unwrap();
+    drop(first);
+
+    let second = node(folder.path(), &machine).await;
+    assert_eq!(second.snapshots(), [taken]);
+    let mut child = spec(LONG);
+    child.snapshot = Some(id.clone());
+    second.create(child.clone()).await.unwrap();
+    let upper = TemplateId::random();
+    let chained = second.snapshot(&child.id, upper.clone()).await.unwrap();
+    assert_eq!(chained.parents, std::slice::from_ref(&id));
+
+    assert!(matches!(
+        second.delete_snapshot(&id).await,
+        Err(Error::InUse { .. })
+    ));
+    second.destroy(&child.id, EndReason::Killed).await.unwrap();
+    assert!(matches!(
+        second.delete_snapshot(&id).await,
+        Err(Error::InUse { .. })
+    ));
+    second.delete_snapshot(&upper).await.unwrap();
+    second.delete_snapshot(&id).await.unwrap();
+    second.delete_snapshot(&id).await.unwrap();
+    assert_eq!(folders(&snapshots_dir(folder.path())), 0);
+    let mut orphan = spec(LONG);
+    orphan.snapshot = Some(id);
+    assert!(matches!(
+        second.create(orphan).await,
+        Err(Error::TemplateNotFound(_))
+    ));
+    std::fs::remove_dir_all(snapshots_dir(folder.path())).unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_snapshot_leaves_nothing_and_the_sandbox_runs_on() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    node.create(wish.clone()).await.unwrap();
+    *machine.fail_captures.lock() = true;
+    assert!(node.snapshot(&wish.id, TemplateId::random()).await.is_err());
+    assert_eq!(node.get(&wish.id).unwrap().state, SandboxState::Running);
+    assert!(node.snapshots().is_empty());
+    assert_eq!(folders(&snapshots_dir(folder.path())), 0);
+    std::fs::remove_dir_all(snapshots_dir(folder.path())).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_not_used() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let source = spec(LONG);
+    first.create(source.clone()).await.unwrap();
+    let id = TemplateId::random();
+    first.snapshot(&source.id, id.clone()).await.unwrap();
+    drop(first);
+    let image = snapshots_dir(folder.path())
+        .join(id.as_str())
+        .join("disk.img");
+    std::fs::write(image, "the files of a sandbox, truncated or worse").unwrap();
+    let second = node(folder.path(), &machine).await;
+    let mut child = spec(LONG);
+    child.snapshot = Some(id);
+    assert!(matches!(
+        second.create(child).await,
+        Err(Error::Damaged { .. })
+    ));
+    std::fs::remove_dir_all(snapshots_dir(folder.path())).unwrap();
 }

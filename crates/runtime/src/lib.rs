@@ -12,4 +12,6 @@ pub use error::{Error, Result};
 pub use node::{
     LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot,
 };
-pub use runtime::{Adopted, ByteStream, Disk, DynStream, Exit, Running, Runtime, Started, Stats};
+pub use runtime::{
+    Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started, Stats,
+};

@@ -1,4 +1,7 @@
-use std::fmt;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -51,6 +54,14 @@ pub struct Stats {
     pub oom_kills: u64,
 }
 
+/// What a new sandbox's files are made of, above its template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    pub disk: Disk,
+    /// Images of the snapshots that it stands on, topmost first.
+    pub snapshots: Vec<PathBuf>,
+}
+
 /// Where a new sandbox's writable disk comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disk {
@@ -71,7 +82,8 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.
-    async fn create(&self, spec: &SandboxSpec, disk: Disk, started: &Started<'_>) -> Result<()>;
+    async fn create(&self, spec: &SandboxSpec, origin: Origin, started: &Started<'_>)
+    -> Result<()>;
 
     /// Finds a sandbox that an earlier run of the node made.
     async fn adopt(&self, spec: &SandboxSpec, running: &Running) -> Result<Adopted>;
@@ -87,6 +99,11 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// Ends every process and keeps the disk, with everything written so far safely on it.
     async fn stop(&self, id: &SandboxId) -> Result<()>;
+
+    /// Writes the disk of a running, paused or stopped sandbox, as it is at one moment, to a new
+    /// file. The sandbox stands still only for as long as that needs. On error the file may be
+    /// there in part; the sandbox goes on in any case.
+    async fn capture(&self, id: &SandboxId, target: &Path) -> Result<()>;
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats>;
 

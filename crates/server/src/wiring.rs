@@ -36,6 +36,7 @@ pub(crate) async fn assemble(
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
+            snapshots_dir: config.data_dir.join("snapshots"),
             max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
             min_free_disk: config.min_free_disk,
         },
@@ -130,6 +131,7 @@ async fn open_jail(
     let jail = Jail::open(JailConfig {
         data_dir: config.data_dir.clone(),
         sandboxes_dir: sandboxes_dir(config),
+        volumes_dir: config.data_dir.join("volumes"),
         templates: vec![template],
         programs,
         network_range: config.network_range,

@@ -10,6 +10,7 @@ use std::{
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// Others race for the same free device; each loss costs some microseconds.
 const ATTEMPTS: u32 = 200;
@@ -56,6 +57,15 @@ impl LoopDevice {
     }
 
     pub fn attach(image: &File) -> io::Result<Self> {
+        Self::attach_with(image, 0)
+    }
+
+    /// Nothing is written to the image, whatever is mounted.
+    pub fn attach_read_only(image: &File) -> io::Result<Self> {
+        Self::attach_with(image, LO_FLAGS_READ_ONLY)
+    }
+
+    fn attach_with(image: &File, flags: u32) -> io::Result<Self> {
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -68,7 +78,7 @@ impl LoopDevice {
             }
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let device = OpenOptions::new().read(true).write(true).open(&path)?;
-            match configure(&device, image) {
+            match configure(&device, image, flags) {
                 Ok(()) => {
                     return Ok(Self {
                         path,
@@ -86,12 +96,12 @@ impl LoopDevice {
     }
 }
 
-fn configure(device: &File, image: &File) -> io::Result<()> {
+fn configure(device: &File, image: &File, flags: u32) -> io::Result<()> {
     // SAFETY: plain data for which all zeroes is a valid value.
     let mut config: LoopConfig = unsafe { std::mem::zeroed() };
     config.fd = image.as_raw_fd().unsigned_abs();
     config.block_size = 4096;
-    config.info.flags = LO_FLAGS_AUTOCLEAR;
+    config.info.flags = LO_FLAGS_AUTOCLEAR | flags;
     // SAFETY: the kernel reads one loop_config from the pointer.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
     if result == 0 {

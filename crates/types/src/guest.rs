@@ -56,6 +56,10 @@ pub struct InitSpec {
     pub cgroup_view: Vec<(PathBuf, PathBuf)>,
     /// Ext4 image with `upper-<n>` and `work-<n>` for the n-th overlay.
     pub disk: PathBuf,
+    /// Images of the snapshots that it stands on, topmost first.
+    pub snapshots: Vec<PathBuf>,
+    /// Directories on the host with natural ids, and where they appear inside.
+    pub volumes: Vec<(PathBuf, PathBuf)>,
     pub overlays: Vec<OverlaySpec>,
     /// An empty directory: where the new root is put together, seen by nobody else.
     pub staging: PathBuf,

@@ -1,0 +1,146 @@
+//! Finishing the root from inside, after the host is out of sight.
+//!
+//! Paths here lead nowhere but into the sandbox, whatever links its earlier life has left.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::CWD,
+    mount::{MountAttrFlags, OpenTreeFlags, open_tree},
+};
+use soulbox_sys::idmap;
+use soulbox_types::guest::InitSpec;
+
+use crate::{
+    error::{Context, Failure},
+    mounts::{attach, memory, new_filesystem},
+    pieces::Pieces,
+    root::as_sandbox_root,
+};
+
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// The group `tty`, which owns terminals.
+const TTY_GROUP: u32 = 5;
+const CLOSED: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID
+    .union(MountAttrFlags::MOUNT_ATTR_NODEV)
+    .union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
+
+pub(crate) fn finish(
+    spec: &InitSpec,
+    overlays: &[(PathBuf, OwnedFd)],
+    pieces: &Pieces,
+) -> Result<(), Failure> {
+    for (target, overlay) in overlays {
+        attach(overlay, target).at_with("attach overlay", || target.display().to_string())?;
+    }
+    mount_dev(spec, pieces)?;
+    mount_sys(spec, pieces)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    memory(
+        Path::new("/run"),
+        spec.id_base,
+        64 << 20,
+        "0755",
+        attributes,
+    )
+    .at("/run")?;
+    mount_proc(spec, pieces)?;
+    for (target, volume) in &pieces.volumes {
+        let named = || target.display().to_string();
+        as_sandbox_root(spec.id_base, || {
+            DirBuilder::new().recursive(true).mode(0o755).create(target)
+        })
+        .at_with("place of volume", named)?;
+        attach(volume, target).at_with("attach volume", named)?;
+    }
+    Ok(())
+}
+
+fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
+    let step = "/dev";
+    let dev = Path::new("/dev");
+    // Devices must work here and only here: every other mount is nodev.
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    memory(dev, spec.id_base, 1 << 20, "0755", attributes).at(step)?;
+    for (name, device) in &pieces.devices {
+        let target = dev.join(name);
+        File::create(&target).at(step)?;
+        attach(device, &target).at_with(step, || (*name).to_owned())?;
+    }
+    for (name, target) in LINKS {
+        symlink(target, dev.join(name)).at(step)?;
+    }
+    fs::create_dir(dev.join("pts")).at(step)?;
+    let group = (spec.id_base + TTY_GROUP).to_string();
+    let options = [
+        ("mode", Some("0620")),
+        ("ptmxmode", Some("0666")),
+        ("gid", Some(group.as_str())),
+        ("max", Some("1024")),
+    ];
+    let terminals = new_filesystem("devpts", &options, attributes).at(step)?;
+    attach(&terminals, &dev.join("pts")).at(step)?;
+    fs::create_dir(dev.join("shm")).at(step)?;
+    memory(
+        &dev.join("shm"),
+        spec.id_base,
+        spec.shm_bytes,
+        "1777",
+        CLOSED,
+    )
+    .at("/dev/shm")
+}
+
+/// A tiny `/sys`: cpu topology, and the sandbox's own cgroup.
+fn mount_sys(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
+    let step = "/sys";
+    let sys = Path::new("/sys");
+    memory(sys, spec.id_base, 1 << 20, "0755", CLOSED).at(step)?;
+    for (place, piece) in &pieces.sys {
+        let target = sys.join(place);
+        fs::create_dir_all(&target).at(step)?;
+        attach(piece, &target).at_with(step, || target.display().to_string())?;
+    }
+    // Read-only from here on: what is shown is shown.
+    let mounted = open_tree(CWD, sys, OpenTreeFlags::OPEN_TREE_CLOEXEC).at(step)?;
+    idmap::restrict(&mounted, idmap::MOUNT_ATTR_RDONLY).at(step)
+}
+
+/// A fresh `/proc` of the new pid namespace. It belongs to the host's user namespace, so its
+/// sysctls are not writable inside; hiding the rest is a second wall.
+fn mount_proc(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
+    let step = "/proc";
+    attach(
+        &new_filesystem("proc", &[], CLOSED).at(step)?,
+        Path::new("/proc"),
+    )
+    .at(step)?;
+    for path in &spec.read_only {
+        if path.exists() {
+            let copy = idmap::restricted_copy(path, idmap::MOUNT_ATTR_RDONLY).at(step)?;
+            attach(&copy, path).at_with(step, || path.display().to_string())?;
+        }
+    }
+    for (path, blank) in spec.masked.iter().zip(&pieces.blanks) {
+        if path.is_dir() {
+            let attributes = CLOSED | MountAttrFlags::MOUNT_ATTR_RDONLY;
+            memory(path, spec.id_base, 4096, "0555", attributes).at(step)?;
+        } else if path.exists() {
+            attach(blank, path).at_with(step, || path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
