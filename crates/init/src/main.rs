@@ -37,7 +37,10 @@ use std::{
     process::ExitCode,
 };
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::{
+    pipe::PipeFlags,
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
 use soulbox_types::guest::{InitSpec, InitStatus};
 
@@ -69,16 +72,24 @@ fn run() -> Result<(), Failure> {
 
     let namespaces =
         libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+    let (told, tell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at("pipe")?;
     match clone_process(namespaces, Parent::Grandparent).at("clone the first process")? {
-        Cloned::Child => Err(first_process::become_envd(
-            &spec,
-            &envd,
-            &user_namespace,
-            &overlays,
-            &pieces,
-        )),
+        Cloned::Child => {
+            // Our pid must be on record before envd says that it is ready on the same pipe.
+            drop(tell);
+            rustix::io::read(&told, &mut [0; 1]).at("wait for the report")?;
+            drop(told);
+            Err(first_process::become_envd(
+                &spec,
+                &envd,
+                &user_namespace,
+                &overlays,
+                &pieces,
+            ))
+        }
         Cloned::Parent(pid) => {
             report(&InitStatus::Started { pid });
+            drop(tell);
             Ok(())
         }
     }
