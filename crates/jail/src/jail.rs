@@ -18,7 +18,7 @@ use soulbox_runtime::{
     Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
 use soulbox_template::Template;
-use soulbox_types::{SandboxId, SandboxSpec, TemplateId, Tier};
+use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, TemplateId, Tier};
 use tokio::time::timeout;
 
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     blocking::blocking,
     capture,
     disk::Disks,
+    egress::egress,
     instance::Instance,
     network::{self, network_error},
     node_layer,
@@ -227,7 +228,7 @@ impl Runtime for Jail {
             .into();
         let slot = self
             .network
-            .adopt(record.slot, netns, spec.network.internet())
+            .adopt(record.slot, netns, &egress(&spec.network)?)
             .await
             .map_err(network_error)?;
         let cgroup = self.cgroups.existing(spec.id.as_str());
@@ -288,6 +289,15 @@ impl Runtime for Jail {
                 .map_err(|e| Error::io("could not thaw the sandbox", io::Error::other(e)))
         })
         .await
+    }
+
+    async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()> {
+        let sandbox = self.sandbox(id)?;
+        let policy = egress(network)?;
+        self.network
+            .set_policy(&sandbox.slot, &policy)
+            .await
+            .map_err(network_error)
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {

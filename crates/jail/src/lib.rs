@@ -16,6 +16,7 @@ mod blocking;
 mod capture;
 mod config;
 mod disk;
+mod egress;
 mod instance;
 mod jail;
 mod launch;

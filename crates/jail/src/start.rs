@@ -4,7 +4,7 @@ use std::{io, os::fd::AsRawFd, path::PathBuf, sync::Arc};
 
 use fs_err as fs;
 use soulbox_cgroup::{Cgroup, CgroupLimits};
-use soulbox_net::Slot;
+use soulbox_net::{EgressPolicy, Slot};
 use soulbox_runtime::{Disk, Error, Origin, Result, Started};
 use soulbox_template::Template;
 use soulbox_types::{
@@ -15,6 +15,7 @@ use soulbox_types::{
 use crate::{
     blocking::blocking,
     disk::OVERLAYS,
+    egress::egress,
     jail::{HOSTNAME, Jail},
     launch::launch,
     network::network_error,
@@ -70,9 +71,11 @@ impl Jail {
 
     async fn acquire_slot(&self, spec: &SandboxSpec) -> Result<Slot> {
         let slot = self.network.acquire().await.map_err(network_error)?;
-        if !spec.network.internet() {
+        // A slot from the pool is open already.
+        let policy = egress(&spec.network)?;
+        if policy != EgressPolicy::open() {
             self.network
-                .set_internet(&slot, false)
+                .set_policy(&slot, &policy)
                 .await
                 .map_err(network_error)?;
         }

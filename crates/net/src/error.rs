@@ -10,6 +10,11 @@ pub enum Error {
     #[error("all {max} network slots are in use: stop some sandboxes or raise the limit")]
     NoCapacity { max: u32 },
 
+    #[error(
+        "{rules} network rules are too many for one sandbox: at most {max}, and fewer when they overlap"
+    )]
+    PolicyTooLarge { rules: usize, max: usize },
+
     #[error("invalid network configuration: {0}")]
     Config(String),
 

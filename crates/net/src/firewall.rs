@@ -1,7 +1,9 @@
-//! The one nftables table: put in place as a whole, never changed per sandbox.
+//! The one nftables table: put in place as a whole. Only the elements of its sets change, for
+//! sandboxes that have rules of their own.
 
 mod conflict;
 mod rules;
+mod sets;
 mod watch;
 
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use tokio::time::timeout;
 
 pub(crate) use conflict::warnings;
 pub(crate) use rules::Rules;
+pub(crate) use sets::change;
 pub(crate) use watch::Watch;
 
 use crate::Error;
@@ -23,9 +26,12 @@ const TIME: Duration = Duration::from_secs(10);
 
 /// Replaces the table in one transaction: at no moment is there a packet without rules.
 pub(crate) async fn apply(rules: &Rules<'_>) -> Result<(), Error> {
-    run("nft", &["-f", "-"], rules.to_string().as_bytes())
-        .await
-        .map(drop)
+    run_script(&rules.to_string()).await
+}
+
+/// One transaction: all of it or nothing.
+pub(crate) async fn run_script(script: &str) -> Result<(), Error> {
+    run("nft", &["-f", "-"], script.as_bytes()).await.map(drop)
 }
 
 /// Whether the table is there. An answer that cannot be had counts as no: putting it in place once
@@ -40,7 +46,7 @@ pub(crate) async fn is_applied(table: &str) -> bool {
 pub(crate) async fn remove(table: &str) -> Result<(), Error> {
     // Adding first makes deleting safe whether it was there or not.
     let script = format!("add table inet {table}\ndelete table inet {table}\n");
-    run("nft", &["-f", "-"], script.as_bytes()).await.map(drop)
+    run_script(&script).await
 }
 
 async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Output, Error> {

@@ -4,13 +4,15 @@
 //! descriptors and the sandbox's own processes keep it alive: there is no name under `/run/netns`,
 //! so a killed server leaves nothing behind and the kernel is the clean-up. Whether a sandbox may
 //! use the internet is a property of the host's end of the cable (its link group), not a firewall
-//! element: it cannot get out of step, and it survives the server. `docs/network.md` says why.
+//! element: it cannot get out of step, and it survives the server. Sandboxes with rules of their own
+//! are in a third group, for which the firewall's sets decide. `docs/network.md` says why.
 //!
 //! # Layout
 //! - [`Network`]: opens everything, keeps a pool of ready slots, adopts the slots of a former server
 //! - [`connect_in`]: the one way into a sandbox: a socket made inside its namespace
 //! - `link`, `namespace`, `netlink`: the kernel's objects
 //! - `firewall`: the one nftables table
+//! - `policy`: what one sandbox may reach
 //! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
 //! - `threads`: threads that may enter another namespace and always come home
 
@@ -24,6 +26,7 @@ mod names;
 mod namespace;
 mod netlink;
 mod network;
+mod policy;
 mod range;
 mod slot;
 mod threads;
@@ -33,5 +36,6 @@ pub use connect::connect_in;
 pub use dns::wildcard_dns;
 pub use error::Error;
 pub use network::{NetStats, Network};
+pub use policy::{EgressPolicy, EgressRule};
 pub use range::Ipv4Net;
 pub use slot::Slot;

@@ -29,13 +29,26 @@ pub(crate) const INSIDE_NAME: &str = "eth0";
 /// The link group of cables that may use the internet. Every link starts in group 0, so whatever
 /// we forget or die before doing leaves a sandbox without internet, not with it.
 pub(crate) const INTERNET_GROUP: u32 = 0x50b0;
+/// The link group of cables for which the firewall's sets decide.
+pub(crate) const RULED_GROUP: u32 = 0x50b1;
 const CLOSED_GROUP: u32 = 0;
 
-pub(crate) fn group(internet: bool) -> u32 {
-    if internet {
-        INTERNET_GROUP
-    } else {
-        CLOSED_GROUP
+/// What a cable may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Closed,
+    Open,
+    /// As the firewall's sets say; nothing while they do not know it.
+    Ruled,
+}
+
+impl Access {
+    fn group(self) -> u32 {
+        match self {
+            Self::Closed => CLOSED_GROUP,
+            Self::Open => INTERNET_GROUP,
+            Self::Ruled => RULED_GROUP,
+        }
     }
 }
 
@@ -68,7 +81,7 @@ pub(crate) struct Cable<'a> {
     pub(crate) address: Ipv4Addr,
     pub(crate) gateway: Ipv4Addr,
     pub(crate) mtu: u32,
-    pub(crate) internet: bool,
+    pub(crate) access: Access,
 }
 
 impl Cable<'_> {
@@ -80,7 +93,7 @@ impl Cable<'_> {
         let mut peer = LinkUnspec::new_with_name(self.name)
             .address(host_mac(self.address).to_vec())
             .mtu(self.mtu)
-            .link_group(group(self.internet))
+            .link_group(self.access.group())
             .setns_by_fd(host.as_raw_fd())
             .build();
         peer.attributes.extend(single.clone());
@@ -140,9 +153,9 @@ impl Netlink {
         .doing(doing)
     }
 
-    pub(crate) fn set_internet(&mut self, name: &str, allowed: bool) -> Result<(), Error> {
+    pub(crate) fn set_access(&mut self, name: &str, access: Access) -> Result<(), Error> {
         let link = LinkUnspec::new_with_name(name)
-            .link_group(group(allowed))
+            .link_group(access.group())
             .build();
         self.apply(RouteNetlinkMessage::SetLink(link), 0)
             .doing(|| format!("changing the internet access of {name}"))

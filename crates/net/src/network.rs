@@ -1,6 +1,7 @@
 //! The network of one server: what it opens on the host, and the slots it gives out.
 
 mod host;
+mod policies;
 mod tasks;
 
 use std::os::fd::OwnedFd;
@@ -16,7 +17,7 @@ use crate::error::Doing;
 use crate::firewall::{self, Watch};
 use crate::names::Names;
 use crate::netlink::Netlink;
-use crate::{Error, NetConfig, Slot};
+use crate::{EgressPolicy, Error, NetConfig, Slot};
 use host::Host;
 
 /// How long `acquire` waits for slots that are on their way when no other is free.
@@ -109,19 +110,25 @@ impl Network {
     }
 
     /// Takes over the slot of a sandbox that a former server started. `netns` was opened from
-    /// `/proc/<pid>/ns/net` of one of its processes.
-    pub async fn adopt(&self, index: u32, netns: OwnedFd, internet: bool) -> Result<Slot, Error> {
+    /// `/proc/<pid>/ns/net` of one of its processes. One that had rules gets nowhere until this.
+    pub async fn adopt(
+        &self,
+        index: u32,
+        netns: OwnedFd,
+        policy: &EgressPolicy,
+    ) -> Result<Slot, Error> {
         let host = &self.inner.host;
         let lease = host.book.claim(index).ok_or_else(|| Error::NotAdoptable {
             index,
             why: "its link is gone, or another sandbox has it".to_owned(),
         })?;
-        host.adopt(lease, netns, internet).await
+        host.adopt(lease, netns, policy).await
     }
 
-    /// Allows or forbids the internet (and names); running connections feel it at once.
-    pub async fn set_internet(&self, slot: &Slot, allowed: bool) -> Result<(), Error> {
-        self.inner.host.set_internet(&slot.link, allowed).await
+    /// Replaces what a sandbox may reach. Rules decide about new connections; a sandbox that is
+    /// closed altogether loses the running ones at once.
+    pub async fn set_policy(&self, slot: &Slot, policy: &EgressPolicy) -> Result<(), Error> {
+        self.inner.host.set_policy(slot.index(), policy).await
     }
 
     pub fn stats(&self) -> NetStats {

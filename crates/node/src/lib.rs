@@ -16,7 +16,7 @@
 //! - `entry`: one sandbox in memory
 //! - `local`: [`LocalNode`], the node of this process
 //! - `adopt`: finding what survived
-//! - `supervise`: deadline and death; `rest`: pause and resume
+//! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `metrics`, `logs`: what users ask about it
 
@@ -28,6 +28,7 @@ mod folder;
 mod local;
 mod logs;
 mod metrics;
+mod network;
 mod rest;
 mod snapshots;
 mod supervise;

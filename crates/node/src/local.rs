@@ -15,7 +15,8 @@ use soulbox_runtime::{
     Runtime, SandboxStatus, Snapshot, Stats,
 };
 use soulbox_types::{
-    ENVD_PORT, EndReason, Kept, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
+    ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
+    UnixMillis,
 };
 use tokio::sync::broadcast;
 
@@ -310,6 +311,10 @@ impl Node for LocalNode {
                 limit: DESTROY_LIMIT,
             }),
         }
+    }
+
+    async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()> {
+        in_task(self.owned()?.set_network_in_task(id.clone(), network)).await
     }
 
     async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {

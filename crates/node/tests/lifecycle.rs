@@ -32,6 +32,8 @@ struct Machine {
     fail_creates: Mutex<bool>,
     fail_pauses: Mutex<bool>,
     fail_captures: Mutex<bool>,
+    fail_networks: Mutex<bool>,
+    networks: Mutex<HashMap<SandboxId, NetworkPolicy>>,
     frozen: Mutex<HashSet<SandboxId>>,
     destroyed: Mutex<Vec<SandboxId>>,
     folder: Mutex<std::path::PathBuf>,
@@ -114,6 +116,14 @@ impl Runtime for MemoryRuntime {
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
         self.0.alive.lock().remove(id);
+        Ok(())
+    }
+
+    async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()> {
+        if *self.0.fail_networks.lock() {
+            return Err(Error::SandboxNotFound(id.clone()));
+        }
+        self.0.networks.lock().insert(id.clone(), network.clone());
         Ok(())
     }
 

@@ -3,7 +3,8 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use soulbox_types::{
-    EndReason, Kept, Limits, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier, UnixMillis,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier,
+    UnixMillis,
 };
 use tokio::sync::broadcast;
 
@@ -96,6 +97,10 @@ pub trait Node: Send + Sync + fmt::Debug {
 
     /// Moves the end of its life, durably. The node itself enforces it.
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()>;
+
+    /// Replaces the network wishes of a running sandbox, durably; what it may reach changes for new
+    /// connections. [`crate::Error::WrongState`] when it is not running.
+    async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()>;
 
     /// Puts a running sandbox to rest, durably. [`crate::Error::WrongState`] when it is not running.
     async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()>;

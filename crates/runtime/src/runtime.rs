@@ -5,7 +5,7 @@ use std::{
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use soulbox_types::{SandboxId, SandboxSpec, Tier};
+use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Result;
@@ -96,6 +96,9 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// Lets the processes of a paused sandbox go on.
     async fn resume(&self, id: &SandboxId) -> Result<()>;
+
+    /// Replaces what a running sandbox may reach, for new connections.
+    async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()>;
 
     /// Ends every process and keeps the disk, with everything written so far safely on it.
     async fn stop(&self, id: &SandboxId) -> Result<()>;

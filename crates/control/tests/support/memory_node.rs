@@ -11,7 +11,7 @@ use soulbox_runtime::{
     Snapshot, Stats,
 };
 use soulbox_types::{
-    EndReason, Kept, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier, UnixMillis,
+    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier, UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
@@ -148,6 +148,19 @@ impl Node for MemoryNode {
             .get_mut(id)
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
         memory.status.spec.deadline = deadline;
+        Ok(())
+    }
+
+    async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()> {
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        let memory = sandboxes
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        if let Some(state) = Some(memory.status.state).filter(|s| *s != SandboxState::Running) {
+            let id = id.clone();
+            return Err(Error::WrongState { id, state });
+        }
+        memory.status.spec.network = network;
         Ok(())
     }
 

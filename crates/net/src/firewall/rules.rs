@@ -3,9 +3,11 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use super::sets;
 use crate::Ipv4Net;
-use crate::link::INTERNET_GROUP;
+use crate::link::{INTERNET_GROUP, RULED_GROUP};
 use crate::names::Names;
+use crate::policy::Blocks;
 
 /// Never reachable unless the operator opens it: other people's private networks, this host's own
 /// and its provider's. Of the three documentation ranges 203.0.113.0/24 is left out: nobody's
@@ -32,6 +34,9 @@ const PRIVATE: [Ipv4Net; 15] = [
 /// by the machine: without a limit, one sandbox could fill it and cut off everybody.
 const FLOWS: u32 = 4096;
 
+/// Protocols whose first four bytes are two ports.
+const WITH_PORTS: &str = "tcp, udp, udplite, sctp, dccp";
+
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
     pub(crate) names: &'a Names,
@@ -40,6 +45,8 @@ pub(crate) struct Rules<'a> {
     /// Where the forwarder really listens; sandboxes always ask on 53.
     pub(crate) dns_port: u16,
     pub(crate) open_ranges: &'a [Ipv4Net],
+    /// By the sandbox's address.
+    pub(crate) policies: Vec<(Ipv4Addr, &'a Blocks)>,
 }
 
 impl fmt::Display for Rules<'_> {
@@ -71,6 +78,28 @@ table inet {table} {{
         auto-merge
         {opened}
     }}
+    set ruled {{
+        type ipv4_addr
+    }}
+    set named {{
+        type ipv4_addr
+    }}
+    set allow_hosts {{
+        typeof ip saddr . ip daddr
+        flags interval
+    }}
+    set allow_ports {{
+        typeof ip saddr . ip daddr . th dport
+        flags interval
+    }}
+    set deny_hosts {{
+        typeof ip saddr . ip daddr
+        flags interval
+    }}
+    set deny_ports {{
+        typeof ip saddr . ip daddr . th dport
+        flags interval
+    }}
     set flows {{
         type ipv4_addr
         size 65535
@@ -91,8 +120,10 @@ table inet {table} {{
     chain to_host {{
         type filter hook input priority filter - 10; policy accept;
         iifname != {cables} accept
-        iifgroup != {INTERNET_GROUP} goto refuse
+        iifgroup != {{ {INTERNET_GROUP}, {RULED_GROUP} }} goto refuse
         ip daddr != {gateway} goto refuse
+        iifgroup {RULED_GROUP} ip saddr != @ruled counter drop
+        iifgroup {RULED_GROUP} ip saddr != @named goto refuse
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
         udp dport {dns_port} accept
         tcp dport {dns_port} accept
@@ -109,13 +140,21 @@ table inet {table} {{
     }}
     chain leaving {{
         meta nfproto ipv6 goto refuse
-        iifgroup != {INTERNET_GROUP} goto refuse
+        iifgroup != {{ {INTERNET_GROUP}, {RULED_GROUP} }} goto refuse
         oifname {cables} goto refuse
         ip daddr {range} goto refuse
         ip daddr @private ip daddr != @opened goto refuse
         ct state invalid counter drop
+        iifgroup {RULED_GROUP} ct state new jump ruling
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
         accept
+    }}
+    chain ruling {{
+        ip saddr != @ruled counter drop
+        ip saddr . ip daddr @allow_hosts return
+        meta l4proto {{ {WITH_PORTS} }} ip saddr . ip daddr . th dport @allow_ports return
+        ip saddr . ip daddr @deny_hosts goto refuse
+        meta l4proto {{ {WITH_PORTS} }} ip saddr . ip daddr . th dport @deny_ports goto refuse
     }}
     chain entering {{
         ct state established,related accept
@@ -131,7 +170,10 @@ table inet {table} {{
     }}
 }}
 "
-        )
+        )?;
+        self.policies.iter().try_for_each(|(sandbox, blocks)| {
+            formatter.write_str(&sets::change(&table, *sandbox, None, Some(blocks)))
+        })
     }
 }
 

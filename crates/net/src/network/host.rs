@@ -9,16 +9,17 @@ use parking_lot::Mutex;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::time::timeout;
 
+use super::policies::Policies;
 use crate::dns::Forwarder;
 use crate::error::Doing;
 use crate::firewall::{self, Rules};
-use crate::link::{self, Cable};
+use crate::link::{self, Access, Cable};
 use crate::names::Names;
 use crate::namespace::{self, Namespace};
 use crate::netlink::Netlink;
 use crate::slot::{Book, Lease};
 use crate::threads::{Threads, current_namespace, enter};
-use crate::{Error, NetConfig, Slot, config};
+use crate::{EgressPolicy, Error, NetConfig, Slot, config};
 
 /// A change in the kernel takes milliseconds; under a storm of them, still far less than this.
 const CHANGE: Duration = Duration::from_secs(10);
@@ -31,6 +32,7 @@ pub(super) struct Host {
     pub(super) warnings: Vec<String>,
     mtu: u32,
     dns_port: u16,
+    pub(super) policies: tokio::sync::Mutex<Policies>,
     home: OwnedFd,
     /// Any socket in the host's namespace: asks whether a link exists.
     probe: OwnedFd,
@@ -60,7 +62,9 @@ impl Host {
         };
         let forwarder = Forwarder::bind(&config).await?;
         let dns_port = forwarder.port();
-        firewall::apply(&rules(&config, &names, dns_port)).await?;
+        // Without policies: sandboxes that have one wait until they are adopted.
+        let policies = Policies::new();
+        firewall::apply(&rules(&config, &names, dns_port, &policies)).await?;
         let present = {
             let (netlink, names) = (Arc::clone(&netlink), names.clone());
             on(&builder, move || {
@@ -77,6 +81,7 @@ impl Host {
             warnings,
             mtu,
             dns_port,
+            policies: tokio::sync::Mutex::new(policies),
             home,
             probe,
             netlink,
@@ -85,8 +90,8 @@ impl Host {
         Ok((host, forwarder))
     }
 
-    pub(super) fn rules(&self) -> Rules<'_> {
-        rules(&self.config, &self.names, self.dns_port)
+    pub(super) fn rules<'a>(&'a self, policies: &'a Policies) -> Rules<'a> {
+        rules(&self.config, &self.names, self.dns_port, policies)
     }
 
     /// Builds a slot. When the caller stops waiting, the finished slot is dropped and goes.
@@ -103,7 +108,7 @@ impl Host {
             address: self.config.slot_address(lease.index),
             gateway: self.config.gateway(),
             mtu: self.mtu,
-            internet: true,
+            access: Access::Open,
         };
         let mut inside = Namespace::create()?;
         inside.plug(cable, self.home.as_fd())?;
@@ -118,16 +123,15 @@ impl Host {
         self: &Arc<Self>,
         lease: Lease,
         netns: OwnedFd,
-        internet: bool,
+        policy: &EgressPolicy,
     ) -> Result<Slot, Error> {
         let this = Arc::clone(self);
-        on(&self.builder, move || {
-            this.adopt_here(lease, netns, internet)
-        })
-        .await
+        let slot = on(&self.builder, move || this.adopt_here(lease, netns)).await?;
+        self.set_policy(slot.index(), policy).await?;
+        Ok(slot)
     }
 
-    fn adopt_here(&self, lease: Lease, netns: OwnedFd, internet: bool) -> Result<Slot, Error> {
+    fn adopt_here(&self, lease: Lease, netns: OwnedFd) -> Result<Slot, Error> {
         enter(netns.as_fd()).doing(|| "entering the sandbox's network namespace".to_owned())?;
         let inside = Netlink::open()
             .doing(|| "opening netlink".to_owned())?
@@ -141,19 +145,17 @@ impl Host {
                 why: "the namespace does not hold the other end of its cable".to_owned(),
             });
         }
-        let name = self.names.slot_link(lease.index);
-        self.netlink.lock().set_internet(&name, internet)?;
         Ok(self.slot(lease, netns))
     }
 
-    pub(super) async fn set_internet(
+    pub(super) async fn set_access(
         self: &Arc<Self>,
-        link: &str,
-        allowed: bool,
+        index: u32,
+        access: Access,
     ) -> Result<(), Error> {
-        let (this, link) = (Arc::clone(self), link.to_owned());
+        let (this, link) = (Arc::clone(self), self.names.slot_link(index));
         on(&self.builder, move || {
-            this.netlink.lock().set_internet(&link, allowed)
+            this.netlink.lock().set_access(&link, access)
         })
         .await
     }
@@ -180,13 +182,22 @@ impl Host {
     }
 }
 
-fn rules<'a>(config: &'a NetConfig, names: &'a Names, dns_port: u16) -> Rules<'a> {
+fn rules<'a>(
+    config: &'a NetConfig,
+    names: &'a Names,
+    dns_port: u16,
+    policies: &'a Policies,
+) -> Rules<'a> {
     Rules {
         names,
         range: config.range,
         gateway: config.gateway(),
         dns_port,
         open_ranges: &config.open_ranges,
+        policies: policies
+            .iter()
+            .map(|(index, blocks)| (config.slot_address(*index), blocks))
+            .collect(),
     }
 }
 

@@ -23,8 +23,14 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
         .is_some()
     {
         for index in host.book.leaving() {
-            if !host.link_exists(index) {
-                host.book.release(index);
+            if host.link_exists(index) {
+                continue;
+            }
+            match host.forget_policy(index).await {
+                Ok(()) => host.book.release(index),
+                Err(error) => {
+                    tracing::warn!(%error, "a slot's policy cannot be removed; trying again");
+                }
             }
         }
     }
@@ -85,7 +91,8 @@ async fn guard_for_ever(host: &Host, watch: &Watch) {
             continue;
         }
         tracing::warn!("somebody removed the firewall rules of sandboxes; putting them back");
-        while let Err(error) = firewall::apply(&host.rules()).await {
+        let policies = host.policies.lock().await;
+        while let Err(error) = firewall::apply(&host.rules(&policies)).await {
             tracing::error!(%error, "SANDBOXES RUN WITHOUT A FIREWALL; trying again");
             tokio::time::sleep(AFTER_FAILURE).await;
         }

@@ -2,13 +2,17 @@
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use soulbox_net::{Error, Network, Slot};
+use soulbox_net::{EgressPolicy, Error, Network, Slot, connect_in};
 
-use crate::bed::{Bed, Internet, LIMIT, inside, reach, skipped};
+use crate::bed::{Bed, Internet, LIMIT, inside, reach, rule, skipped};
 
+/// Long enough for a connection that is let through, and below the second after which a dropped
+/// first packet is sent again.
+const BRIEFLY: Duration = Duration::from_millis(500);
 const ROLE: &str = "SOULBOX_NET_TEST_ROLE";
 const THIS_TEST: &str = "adoption::a_killed_server_loses_no_sandbox_and_opens_none";
 
@@ -35,16 +39,25 @@ fn namespace_of(pid: u32) -> OwnedFd {
         .into()
 }
 
-/// The server that will be killed: two sandboxes, one of them without internet.
+/// All but one port of the stand-in for the internet is closed.
+fn ruled() -> EgressPolicy {
+    EgressPolicy {
+        internet: false,
+        allow: vec![rule("203.0.113.230/32", Some(443..=443))],
+        deny: Vec::new(),
+    }
+}
+
+/// The server that will be killed: sandboxes with internet, without, and with rules.
 #[expect(
     clippy::zombie_processes,
     reason = "the sandboxes outlive this process on purpose"
 )]
 async fn server(bed: &Bed) {
     let network = bed.open().await;
-    for internet in [true, false] {
+    for policy in [EgressPolicy::open(), EgressPolicy::closed(), ruled()] {
         let slot = network.acquire().await.unwrap();
-        network.set_internet(&slot, internet).await.unwrap();
+        network.set_policy(&slot, &policy).await.unwrap();
         let sandbox = sandbox_in(&slot);
         println!("\nsandbox {} {}", slot.index(), sandbox.id());
         std::mem::forget(slot);
@@ -64,7 +77,7 @@ async fn a_killed_server_loses_no_sandbox_and_opens_none() {
     }
     let bed = Bed::new("7e31", 31);
     let internet = Internet::new([203, 0, 113, 230], "7e31");
-    let _service = internet.listen(443);
+    let _services = [internet.listen(443), internet.listen(80)];
     let target = SocketAddr::from((internet.address, 443));
 
     let mut server = Killed(
@@ -86,29 +99,37 @@ async fn a_killed_server_loses_no_sandbox_and_opens_none() {
             sandboxes.push((index.parse::<u32>().unwrap(), Process(pid.parse().unwrap())));
         }
     }
-    let [(open, open_pid), (closed, closed_pid)] = &sandboxes[..] else {
+    let [
+        (open, open_pid),
+        (closed, closed_pid),
+        (limited, limited_pid),
+    ] = &sandboxes[..]
+    else {
         panic!("{sandboxes:?}")
     };
     drop(server);
-    // Two sandboxes and the gateway: the killed server's ready slots go by themselves.
-    bed.wait_for_links(3).await;
+    // Three sandboxes and the gateway: the killed server's ready slots go by themselves.
+    bed.wait_for_links(4).await;
     assert!(bed.table_exists());
 
     let network = bed.open().await;
     let fresh = network.acquire().await.unwrap();
-    assert!(fresh.index() != *open && fresh.index() != *closed);
-    let strange = network.adopt(*open, namespace_of(closed_pid.0), true).await;
+    assert!(![open, closed, limited].contains(&&fresh.index()));
+    let (opened, shut) = (EgressPolicy::open(), EgressPolicy::closed());
+    let strange = network
+        .adopt(*open, namespace_of(closed_pid.0), &opened)
+        .await;
     assert!(
         matches!(strange, Err(Error::NotAdoptable { .. })),
         "{strange:?}"
     );
 
     let first = network
-        .adopt(*open, namespace_of(open_pid.0), true)
+        .adopt(*open, namespace_of(open_pid.0), &opened)
         .await
         .unwrap();
     let second = network
-        .adopt(*closed, namespace_of(closed_pid.0), false)
+        .adopt(*closed, namespace_of(closed_pid.0), &shut)
         .await
         .unwrap();
     assert_eq!(reach(&first, target).await, Ok(()));
@@ -116,13 +137,30 @@ async fn a_killed_server_loses_no_sandbox_and_opens_none() {
         reach(&second, target).await,
         Err(ErrorKind::ConnectionRefused)
     );
-    let twice = network.adopt(*open, namespace_of(open_pid.0), true).await;
+    let before = connect_in(namespace_of(limited_pid.0).as_fd(), target, BRIEFLY).await;
+    assert_eq!(
+        before.map(drop).map_err(|error| error.kind()),
+        Err(ErrorKind::TimedOut),
+        "its rules are not known yet: it waits"
+    );
+    let third = network
+        .adopt(*limited, namespace_of(limited_pid.0), &ruled())
+        .await
+        .unwrap();
+    assert_eq!(reach(&third, target).await, Ok(()));
+    assert_eq!(
+        reach(&third, (internet.address, 80)).await,
+        Err(ErrorKind::ConnectionRefused)
+    );
+    let twice = network
+        .adopt(*open, namespace_of(open_pid.0), &opened)
+        .await;
     assert!(
         matches!(twice, Err(Error::NotAdoptable { .. })),
         "{twice:?}"
     );
 
-    drop((first, second, fresh));
+    drop((first, second, third, fresh));
     drop(sandboxes);
     network.close().await;
     assert!(bed.links().is_empty() && !bed.table_exists());
@@ -139,7 +177,10 @@ async fn between_two_servers_a_closed_sandbox_stays_closed() {
     let target = SocketAddr::from((internet.address, 443));
     let network = bed.open().await;
     let slot = network.acquire().await.unwrap();
-    network.set_internet(&slot, false).await.unwrap();
+    network
+        .set_policy(&slot, &EgressPolicy::closed())
+        .await
+        .unwrap();
     drop(network);
     assert_eq!(
         reach(&slot, target).await,

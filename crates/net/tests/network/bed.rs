@@ -3,12 +3,13 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use soulbox_net::{NetConfig, Network, Slot, connect_in};
+use soulbox_net::{EgressRule, NetConfig, Network, Slot, connect_in};
 
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -185,6 +186,13 @@ pub(crate) async fn reach(slot: &Slot, to: impl Into<SocketAddr>) -> Result<(), 
         .await
         .map(drop)
         .map_err(|error| error.kind())
+}
+
+pub(crate) fn rule(range: &str, ports: Option<RangeInclusive<u16>>) -> EgressRule {
+    EgressRule {
+        range: range.parse().unwrap(),
+        ports,
+    }
 }
 
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {

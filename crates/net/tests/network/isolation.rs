@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
-use soulbox_net::{NetConfig, Network};
+use soulbox_net::{EgressPolicy, NetConfig, Network};
 
 use crate::bed::{Bed, Internet, eventually, inside, reach, run, skipped};
 
@@ -75,7 +75,8 @@ async fn the_internet_is_reached_only_while_it_is_allowed() {
         network.acquire().await.unwrap(),
         network.acquire().await.unwrap(),
     );
-    network.set_internet(&closed, false).await.unwrap();
+    let (opened, shut) = (EgressPolicy::open(), EgressPolicy::closed());
+    network.set_policy(&closed, &shut).await.unwrap();
 
     assert_eq!(reach(&open, target).await, Ok(()));
     assert_eq!(
@@ -95,9 +96,9 @@ async fn the_internet_is_reached_only_while_it_is_allowed() {
     );
     assert_eq!(reach(&open, names).await, Ok(()));
 
-    network.set_internet(&closed, true).await.unwrap();
+    network.set_policy(&closed, &opened).await.unwrap();
     assert_eq!(reach(&closed, target).await, Ok(()));
-    network.set_internet(&open, false).await.unwrap();
+    network.set_policy(&open, &shut).await.unwrap();
     assert_eq!(
         reach(&open, target).await,
         Err(ErrorKind::ConnectionRefused)

@@ -12,4 +12,5 @@ mod adoption;
 mod bed;
 mod isolation;
 mod names;
+mod policy;
 mod slots;

@@ -109,6 +109,9 @@ impl Node for FakeNode {
     async fn set_deadline(&self, id: &SandboxId, _deadline: UnixMillis) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
+    async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
     async fn pause(&self, _id: &SandboxId, keep: Kept) -> Result<()> {
         self.set_state(SandboxState::Paused);
         *self.paused.lock().unwrap() = Some(Paused {

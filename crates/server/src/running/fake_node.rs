@@ -71,6 +71,9 @@ impl Node for FakeNode {
     async fn set_deadline(&self, id: &SandboxId, _deadline: UnixMillis) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
+    async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
     async fn pause(&self, id: &SandboxId, _keep: Kept) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
