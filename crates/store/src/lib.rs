@@ -19,6 +19,7 @@ mod migrate;
 mod row;
 mod sandboxes;
 mod secrets;
+mod snapshots;
 mod team_use;
 mod tenants;
 mod volumes;
@@ -38,6 +39,7 @@ pub use self::{
     keys::KeyRow,
     sandboxes::{EndRow, SandboxRow, TemplateUse},
     secrets::SecretRow,
+    snapshots::{SnapshotBuildRow, SnapshotRow, SnapshotTagRow},
     team_use::{Life, Rest},
     tenants::TenantRow,
     volumes::VolumeRow,

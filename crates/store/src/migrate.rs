@@ -14,6 +14,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "secrets, volumes, events",
         include_str!("../migrations/0002_secrets_volumes_events.sql"),
     ),
+    (
+        3,
+        "snapshots",
+        include_str!("../migrations/0003_snapshots.sql"),
+    ),
 ];
 
 pub(crate) fn migrator() -> Migrator {

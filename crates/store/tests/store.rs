@@ -9,9 +9,10 @@
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
 
 use soulbox_store::{
-    EndRow, IdempotencyRecord, KeyRow, SandboxRow, Started, Store, TemplateUse, TenantRow,
+    EndRow, IdempotencyRecord, KeyRow, SandboxRow, SnapshotBuildRow, SnapshotRow, SnapshotTagRow,
+    Started, Store, TemplateUse, TenantRow,
 };
-use soulbox_types::{EndReason, SandboxId, TenantId, UnixMillis};
+use soulbox_types::{EndReason, Limits, SandboxId, TemplateId, TenantId, UnixMillis};
 
 const TENANT: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
@@ -279,4 +280,56 @@ async fn of_many_requests_with_one_key_exactly_one_is_first() {
     }
     assert_eq!(first, 1);
     assert_eq!(store.live_sandboxes().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_snapshots_image_is_doomed_until_it_is_a_build_and_after_its_deletion() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let (image, template) = (TemplateId::random(), TemplateId::random());
+    let at = UnixMillis(5);
+    store.doom_image(&image).await.unwrap();
+    assert_eq!(store.doomed_images().await.unwrap(), [image.clone()]);
+    let snapshot = SnapshotRow {
+        template: template.clone(),
+        tenant: tenant_id(),
+        name: Some("snap".into()),
+        created_at: at,
+    };
+    let build = SnapshotBuildRow {
+        id: "build-1".into(),
+        template: template.clone(),
+        image: image.clone(),
+        source: SandboxId::random(),
+        base: TemplateId::random(),
+        limits: Limits::default(),
+        created_at: at,
+    };
+    let tag = |tag: &str| SnapshotTagRow {
+        template: template.clone(),
+        tag: tag.into(),
+        build: "build-1".into(),
+        assigned_at: at,
+    };
+    store
+        .insert_snapshot_build(&snapshot, &build, &tag("default"))
+        .await
+        .unwrap();
+    assert_eq!(store.doomed_images().await.unwrap(), []);
+    assert_eq!(store.snapshots().await.unwrap(), [snapshot]);
+    assert_eq!(store.snapshot_builds().await.unwrap(), [build]);
+    store.tag_snapshot(&[tag("v1"), tag("v2")]).await.unwrap();
+    store
+        .untag_snapshot(&template, &["v1".to_owned()])
+        .await
+        .unwrap();
+    let tags = store.snapshot_tags().await.unwrap();
+    assert_eq!(tags, [tag("default"), tag("v2")]);
+    store.delete_snapshot(&template).await.unwrap();
+    assert_eq!(store.snapshots().await.unwrap(), []);
+    assert_eq!(store.snapshot_builds().await.unwrap(), []);
+    assert_eq!(store.snapshot_tags().await.unwrap(), []);
+    assert_eq!(store.doomed_images().await.unwrap(), [image.clone()]);
+    store.forget_image(&image).await.unwrap();
+    assert_eq!(store.doomed_images().await.unwrap(), []);
 }
