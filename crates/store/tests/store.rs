@@ -289,7 +289,10 @@ async fn a_snapshots_image_is_doomed_until_it_is_a_build_and_after_its_deletion(
     let (image, template) = (TemplateId::random(), TemplateId::random());
     let at = UnixMillis(5);
     store.doom_image(&image).await.unwrap();
-    assert_eq!(store.doomed_images().await.unwrap(), [image.clone()]);
+    assert_eq!(
+        store.doomed_images().await.unwrap(),
+        std::slice::from_ref(&image)
+    );
     let snapshot = SnapshotRow {
         template: template.clone(),
         tenant: tenant_id(),
@@ -329,7 +332,10 @@ async fn a_snapshots_image_is_doomed_until_it_is_a_build_and_after_its_deletion(
     assert_eq!(store.snapshots().await.unwrap(), []);
     assert_eq!(store.snapshot_builds().await.unwrap(), []);
     assert_eq!(store.snapshot_tags().await.unwrap(), []);
-    assert_eq!(store.doomed_images().await.unwrap(), [image.clone()]);
+    assert_eq!(
+        store.doomed_images().await.unwrap(),
+        std::slice::from_ref(&image)
+    );
     store.forget_image(&image).await.unwrap();
     assert_eq!(store.doomed_images().await.unwrap(), []);
 }
