@@ -1,0 +1,185 @@
+use std::{
+    collections::HashMap,
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use fs_err as fs;
+use parking_lot::Mutex;
+
+use crate::{
+    Content, Error, Result, image,
+    mount::{self, FILES},
+};
+
+const IMAGE: &str = "image.ext4";
+const MOUNT: &str = "mnt";
+/// A volume that is being made, or deleted. What is left of one is removed at the next start.
+const NEW: &str = "new";
+const GONE: &str = "gone";
+
+/// All volumes of a server. Everything here blocks.
+#[derive(Debug)]
+pub struct Volumes {
+    folder: PathBuf,
+    /// One lock per volume, so that none is mounted twice or used while it goes.
+    slots: Mutex<HashMap<String, Arc<Slot>>>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    mounted: Mutex<Option<Arc<Content>>>,
+}
+
+impl Volumes {
+    /// `folder` is made when absent. Volumes are mounted when they are first used.
+    pub fn open(folder: PathBuf) -> Result<Arc<Self>> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
+            .map_err(Error::io("make the folder for volumes"))?;
+        let volumes = Self {
+            folder,
+            slots: Mutex::default(),
+        };
+        volumes
+            .remove_leftovers()
+            .map_err(Error::io("tidy the folder of volumes"))?;
+        Ok(Arc::new(volumes))
+    }
+
+    /// A new, empty volume. `id` is a UUID.
+    pub fn create(&self, id: &str, limit_mib: u32) -> Result<()> {
+        let folder = self.folder_of(id)?;
+        let slot = self.slot(id);
+        let _held = slot.mounted.lock();
+        if folder.exists() {
+            return Err(Error::Exists);
+        }
+        let new = folder.with_extension(NEW);
+        let made = make(&new, limit_mib).and_then(|()| fs::rename(&new, &folder));
+        made.map_err(|error| {
+            if let Err(error) = remove_folder(&new) {
+                tracing::warn!(volume = id, %error, "could not remove a volume that was not made");
+            }
+            Error::of("make the volume", error)
+        })
+    }
+
+    /// Its files are gone when this returns, except those that somebody has open. Idempotent.
+    /// Whether sandboxes use it is for the caller to know.
+    pub fn delete(&self, id: &str) -> Result<()> {
+        let folder = self.folder_of(id)?;
+        let slot = self.slot(id);
+        let mut mounted = slot.mounted.lock();
+        if folder.exists() {
+            let gone = folder.with_extension(GONE);
+            let removed = mount::unmount_lazily(&folder.join(MOUNT))
+                .and_then(|()| fs::rename(&folder, &gone))
+                .and_then(|()| remove_folder(&gone));
+            removed.map_err(Error::io("delete the volume"))?;
+        }
+        *mounted = None;
+        drop(mounted);
+        self.slots.lock().remove(id);
+        Ok(())
+    }
+
+    pub fn exists(&self, id: &str) -> bool {
+        self.folder_of(id).is_ok_and(|folder| folder.exists())
+    }
+
+    /// The volume's files on the host, with natural ids: what sandboxes get. Mounts it when needed.
+    pub fn directory(&self, id: &str) -> Result<PathBuf> {
+        self.content(id)?;
+        Ok(self.folder_of(id)?.join(MOUNT).join(FILES))
+    }
+
+    /// The volume's files, for clients. Mounts it when needed.
+    pub fn content(&self, id: &str) -> Result<Arc<Content>> {
+        let folder = self.folder_of(id)?;
+        let slot = self.slot(id);
+        let mut mounted = slot.mounted.lock();
+        if let Some(content) = &*mounted {
+            return Ok(Arc::clone(content));
+        }
+        if !folder.exists() {
+            self.slots.lock().remove(id);
+            return Err(Error::NoVolume(id.to_owned()));
+        }
+        let target = folder.join(MOUNT);
+        mount::mount(&folder.join(IMAGE), &target).map_err(|source| Error::Io {
+            what: "mount the volume",
+            source,
+        })?;
+        let content = Arc::new(Content::open(&target)?);
+        content.clear_staging()?;
+        *mounted = Some(Arc::clone(&content));
+        Ok(content)
+    }
+
+    /// Unmounts everything. Sandboxes keep what they have; the next server finds it again.
+    pub fn close(&self) {
+        let slots: Vec<_> = self.slots.lock().drain().collect();
+        for (id, slot) in slots {
+            let mut mounted = slot.mounted.lock();
+            *mounted = None;
+            let Ok(folder) = self.folder_of(&id) else {
+                continue;
+            };
+            if let Err(error) = mount::unmount_lazily(&folder.join(MOUNT))
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(volume = id, %error, "could not unmount a volume");
+            }
+        }
+    }
+
+    fn slot(&self, id: &str) -> Arc<Slot> {
+        Arc::clone(self.slots.lock().entry(id.to_owned()).or_default())
+    }
+
+    /// The id becomes a part of a path.
+    fn folder_of(&self, id: &str) -> Result<PathBuf> {
+        match uuid::Uuid::try_parse(id) {
+            Ok(parsed) if parsed.hyphenated().to_string() == id => Ok(self.folder.join(id)),
+            _ => Err(Error::NoVolume(id.to_owned())),
+        }
+    }
+
+    fn remove_leftovers(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let extension = path.extension().and_then(|text| text.to_str());
+            if matches!(extension, Some(NEW | GONE)) {
+                mount::unmount_lazily(&path.join(MOUNT)).or_else(absent)?;
+                remove_folder(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn make(folder: &Path, limit_mib: u32) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    fs::create_dir(folder.join(MOUNT))?;
+    image::format(&folder.join(IMAGE), limit_mib)
+}
+
+/// Without looking into the mount point: were something mounted there, it must stay.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    fs::remove_file(folder.join(IMAGE)).or_else(absent)?;
+    fs::remove_dir_all(folder.join(IMAGE).with_extension("tree")).or_else(absent)?;
+    fs::remove_dir(folder.join(MOUNT)).or_else(absent)?;
+    fs::remove_dir(folder).or_else(absent)
+}
+
+fn absent(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
