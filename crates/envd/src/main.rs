@@ -6,6 +6,7 @@
 //! # Layout
 //! - [`http`]: the server and its routes; [`connect`]: the Connect protocol; [`proto`]: its messages
 //! - [`rpc`]: the process and file-system services; [`files`]: whole files over plain HTTP
+//! - [`removal`]: whole trees, however deep
 //! - [`process`]: starting, following and reaping; [`watch`]: inotify
 //! - [`control`]: health, metrics and `/init`; [`state`]: what all of them share
 
@@ -21,6 +22,7 @@ mod paths;
 mod poll;
 mod process;
 mod proto;
+mod removal;
 mod rpc;
 mod startup;
 mod state;

@@ -3,6 +3,7 @@
 pub(crate) mod entry;
 pub(crate) mod filesystem;
 pub(crate) mod follow;
+mod listing;
 pub(crate) mod process;
 pub(crate) mod watching;
 

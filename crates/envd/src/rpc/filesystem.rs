@@ -10,7 +10,7 @@ use std::{
 use http::{Request, Response};
 use hyper::body::Incoming;
 
-use super::{entry::entry_info, user, watching};
+use super::{entry::entry_info, listing, user, watching};
 use crate::{
     connect::{Call, Code, ConnectError, server_stream, unary},
     http::{body::Body, reply::Failure},
@@ -21,12 +21,10 @@ use crate::{
         },
         process::Empty,
     },
+    removal,
     state::Envd,
     users::{Names, User},
 };
-
-/// A listing is built in memory; beyond this it would endanger the sandbox.
-const MAX_ENTRIES: usize = 100_000;
 
 pub(crate) async fn dispatch(
     envd: Rc<Envd>,
@@ -121,7 +119,7 @@ async fn remove(call: Call, request: PathRequest) -> Result<Empty, ConnectError>
     let (path, _) = resolve(&call, &request.path)?;
     let shown = path.display().to_string();
     blocking(move || match std::fs::symlink_metadata(&path) {
-        Ok(found) if found.is_dir() => std::fs::remove_dir_all(&path),
+        Ok(found) if found.is_dir() => removal::remove_tree(&path),
         Ok(_) => std::fs::remove_file(&path),
         Err(e) => Err(e),
     })
@@ -148,52 +146,18 @@ async fn list_dir(call: Call, request: ListDirRequest) -> Result<ListDirResponse
         )));
     }
     let depth = request.depth.max(1);
-    let entries = blocking(move || {
-        let mut entries = Vec::new();
-        walk(&path, depth, &Names::load(), &mut entries).map(|()| entries)
-    })
-    .await?;
+    let entries = blocking(move || listing::list(&path, depth, &Names::load())).await?;
     match entries {
         Ok(entries) if is_ancient(&call) => Ok(ListDirResponse {
             entries: entries.into_iter().map(reduced).collect(),
         }),
         Ok(entries) => Ok(ListDirResponse { entries }),
-        Err(e) if e.kind() == ErrorKind::FileTooLarge => Err(ConnectError::new(
+        Err(too_much @ listing::Error::TooMuch) => Err(ConnectError::new(
             Code::ResourceExhausted,
-            format!("{shown} has more than {MAX_ENTRIES} entries: list with a smaller depth"),
+            format!("{shown} has {too_much}: list with a smaller depth"),
         )),
-        Err(e) => Err(failed(&format!("error reading {shown}"), &e)),
+        Err(listing::Error::Read(e)) => Err(failed(&format!("error reading {shown}"), &e)),
     }
-}
-
-/// Parent before children, in the order of names, never through links below the root.
-fn walk(path: &Path, depth: u32, names: &Names, to: &mut Vec<EntryInfo>) -> io::Result<()> {
-    let mut children: Vec<_> = std::fs::read_dir(path)?
-        .filter_map(Result::ok)
-        .map(|child| child.file_name())
-        .collect();
-    children.sort();
-    for child in children {
-        let child = path.join(child);
-        // It may vanish while we look.
-        let Ok(entry) = entry_info(&child, names) else {
-            continue;
-        };
-        if to.len() >= MAX_ENTRIES {
-            return Err(ErrorKind::FileTooLarge.into());
-        }
-        let descend = depth > 1
-            && entry.symlink_target.is_none()
-            && entry.kind == crate::proto::filesystem::DIRECTORY;
-        to.push(entry);
-        if descend {
-            match walk(&child, depth - 1, names, to) {
-                Err(e) if e.kind() == ErrorKind::FileTooLarge => return Err(e),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 fn described(call: &Call, path: &Path) -> Result<EntryResponse, ConnectError> {

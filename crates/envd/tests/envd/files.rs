@@ -8,7 +8,7 @@ use std::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde_json::json;
 
-use crate::support::Envd;
+use crate::support::{Envd, shell};
 
 const OCTETS: (&str, &str) = ("Content-Type", "application/octet-stream");
 
@@ -395,4 +395,55 @@ fn directories_are_made_listed_moved_and_removed() {
         assert_eq!(call("Remove", json!({ "path": here("a") })).0, 200);
     }
     assert!(!std::fs::exists(here("a")).unwrap());
+}
+
+#[test]
+fn a_tree_deeper_than_any_path_is_listed_watched_and_removed() {
+    let envd = Envd::start();
+    let (_, made) = envd.start_process(&shell(
+        "perl -e 'for (1..3000) { mkdir \"d\"; chdir \"d\" or die } print \"made\\n\"'",
+    ));
+    assert_eq!(made.finish().stdout(), "made\n");
+    let call =
+        |method: &str, message| envd.call(&format!("filesystem.Filesystem/{method}"), &message);
+    let listed = |depth| {
+        let (status, list) = call(
+            "ListDir",
+            json!({ "path": path(&envd, ""), "depth": depth }),
+        );
+        assert_eq!(status, 200, "{list}");
+        list["entries"].as_array().unwrap().len()
+    };
+    assert_eq!(listed(1_000), 1_001, "with the configuration file");
+    assert!(listed(1_000_000) > 1_900);
+
+    let watcher = json!({ "path": path(&envd, ""), "recursive": true });
+    assert_eq!(call("CreateWatcher", watcher).0, 200);
+    assert_eq!(call("Remove", json!({ "path": path(&envd, "d") })).0, 200);
+    assert!(!std::fs::exists(path(&envd, "d")).unwrap());
+}
+
+#[test]
+fn relative_paths_are_cleaned_and_absolute_ones_taken_as_written() {
+    let envd = Envd::start();
+    let call = |method: &str, message| {
+        envd.call(&format!("filesystem.Filesystem/{method}"), &message)
+            .1
+    };
+    let found = |path: &str| call("Stat", json!({ "path": path }))["entry"]["path"].clone();
+    // The home of root, whose content these tests leave alone.
+    for path in [".", "./", "a/..", "~", "~/", "~/.", "~/x/../"] {
+        assert_eq!(found(path), "/root", "{path}");
+    }
+    let listed =
+        |path: &str| call("ListDir", json!({ "path": path }))["entries"][0]["path"].clone();
+    let home = envd.home.path().to_str().unwrap();
+    assert_eq!(
+        listed(&format!("..{home}/./")),
+        format!("{home}/.config.json")
+    );
+    assert_eq!(
+        listed(&format!("{home}/./")),
+        format!("{home}/./.config.json")
+    );
 }
