@@ -242,6 +242,34 @@ async fn a_deadline_can_be_moved_both_ways() {
 }
 
 #[tokio::test]
+async fn network_rules_change_for_good_or_not_at_all() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let id = first.create(spec(LONG)).await.unwrap().spec.id;
+    let rules = NetworkPolicy {
+        deny_out: vec!["203.0.113.0/24".to_owned()],
+        ..NetworkPolicy::default()
+    };
+    first.set_network(&id, rules.clone()).await.unwrap();
+    assert_eq!(machine.networks.lock().get(&id), Some(&rules));
+    assert_eq!(first.get(&id).unwrap().spec.network, rules);
+
+    *machine.fail_networks.lock() = true;
+    let open = NetworkPolicy::default();
+    assert!(first.set_network(&id, open.clone()).await.is_err());
+    assert_eq!(first.get(&id).unwrap().spec.network, rules);
+    drop(first);
+    let second = node(folder.path(), &machine).await;
+    assert_eq!(second.get(&id).unwrap().spec.network, rules);
+
+    second.pause(&id, Kept::Memory).await.unwrap();
+    assert!(matches!(
+        second.set_network(&id, open).await,
+        Err(Error::WrongState { .. })
+    ));
+}
+
+#[tokio::test]
 async fn the_death_of_a_sandbox_is_noticed() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;

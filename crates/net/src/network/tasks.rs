@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
+use crate::Error;
 use crate::firewall::{self, Watch};
 
 const FIRST_LOOK: Duration = Duration::from_millis(10);
@@ -91,10 +92,15 @@ async fn guard_for_ever(host: &Host, watch: &Watch) {
             continue;
         }
         tracing::warn!("somebody removed the firewall rules of sandboxes; putting them back");
-        let policies = host.policies.lock().await;
-        while let Err(error) = firewall::apply(&host.rules(&policies)).await {
+        while let Err(error) = write_rules(host).await {
             tracing::error!(%error, "SANDBOXES RUN WITHOUT A FIREWALL; trying again");
             tokio::time::sleep(AFTER_FAILURE).await;
         }
     }
+}
+
+/// The lock is held for one attempt only: others may want to say what happens to their sandbox.
+async fn write_rules(host: &Host) -> Result<(), Error> {
+    let policies = host.policies.lock().await;
+    firewall::apply(&host.rules(&policies)).await
 }
