@@ -134,6 +134,11 @@ fn mount_proc(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
             attach(&copy, path).at_with(step, || path.display().to_string())?;
         }
     }
+    attach(
+        &pieces.boot_id,
+        Path::new("/proc/sys/kernel/random/boot_id"),
+    )
+    .at(step)?;
     for (path, blank) in spec.masked.iter().zip(&pieces.blanks) {
         if path.is_dir() {
             let attributes = CLOSED | MountAttrFlags::MOUNT_ATTR_RDONLY;

@@ -2,7 +2,11 @@
 //! not: inside, every path belongs to code that may be hostile.
 
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    fs::Permissions,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -22,6 +26,8 @@ pub(crate) struct Pieces {
     pub(crate) devices: Vec<(&'static str, OwnedFd)>,
     /// To hide files behind: one copy per file.
     pub(crate) blanks: Vec<OwnedFd>,
+    /// A file with the id of this boot: programs take a new one for a restarted machine.
+    pub(crate) boot_id: OwnedFd,
     /// By path below `/sys`.
     pub(crate) sys: Vec<(PathBuf, OwnedFd)>,
     /// By path inside.
@@ -68,7 +74,16 @@ pub(crate) fn collect(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<Piece
             .iter()
             .map(|_| device("null"))
             .collect::<Result<_, _>>()?,
+        boot_id: boot_id().at("boot id")?,
         sys,
         volumes,
     })
+}
+
+/// The kernel makes a fresh id on every read of `uuid`. The file is in the staging directory (the
+/// current one) and lives on in its mount.
+fn boot_id() -> std::io::Result<OwnedFd> {
+    std::fs::copy("/proc/sys/kernel/random/uuid", "boot_id")?;
+    std::fs::set_permissions("boot_id", Permissions::from_mode(0o444))?;
+    idmap::restricted_copy(Path::new("boot_id"), idmap::MOUNT_ATTR_RDONLY)
 }

@@ -203,6 +203,17 @@ async fn health(jail: &Jail, spec: &SandboxSpec) -> String {
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
+async fn boot_id(jail: &Jail, spec: &SandboxSpec) -> String {
+    let path = "GET /files?path=/proc/sys/kernel/random/boot_id";
+    let answer = ask(jail, spec, path, "").await;
+    answer
+        .lines()
+        .map(str::trim)
+        .find(|line| line.len() == 36)
+        .unwrap()
+        .to_owned()
+}
+
 fn pid_of(running: &Running) -> u64 {
     let record: serde_json::Value = serde_json::from_str(&running.record).unwrap();
     record["pid"].as_u64().unwrap()
@@ -350,6 +361,10 @@ async fn a_stopped_sandbox_starts_again_from_its_disk() {
     let pid = pid_of(&create(&jail, &spec).await);
     let answer = ask(&jail, &spec, "POST /files?path=/root/kept", "still here").await;
     assert!(answer.contains("200 OK"), "{answer}");
+    let first_boot = boot_id(&jail, &spec).await;
+    let host = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_ne!(first_boot, host.trim());
+    assert_eq!(boot_id(&jail, &spec).await, first_boot);
     jail.stop(&spec.id).await.unwrap();
     assert!(!alive(pid));
 
@@ -358,6 +373,7 @@ async fn a_stopped_sandbox_starts_again_from_its_disk() {
         .unwrap();
     let answer = ask(&jail, &spec, "GET /files?path=/root/kept", "").await;
     assert!(answer.ends_with("still here"), "{answer}");
+    assert_ne!(boot_id(&jail, &spec).await, first_boot);
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
 }
