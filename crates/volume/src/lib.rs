@@ -5,8 +5,10 @@
 //!
 //! ```text
 //! DIR/volumes/<id>/image.ext4
-//! DIR/volumes/<id>/mnt/files     what sandboxes and clients see
-//! DIR/volumes/<id>/mnt/staging   uploads and deletions under way, seen by nobody
+//! DIR/volumes/<id>/disk            the mounted image
+//! DIR/volumes/<id>/disk/files      what sandboxes and clients see
+//! DIR/volumes/<id>/disk/staging    uploads and deletions under way, seen by nobody
+//! DIR/volumes/<id>/mnt             `files` alone, to be mounted into sandboxes
 //! ```
 //!
 //! Code in sandboxes writes into these folders while the server reads them: every name is resolved

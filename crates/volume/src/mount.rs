@@ -8,7 +8,10 @@
 use std::{
     fs::OpenOptions,
     io,
-    os::{fd::AsFd, unix::fs::MetadataExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -16,8 +19,9 @@ use fs_err as fs;
 use rustix::{
     fs::CWD,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-        fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+        fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+        open_tree, unmount,
     },
 };
 use soulbox_sys::loopdev::LoopDevice;
@@ -25,15 +29,41 @@ use soulbox_sys::loopdev::LoopDevice;
 pub(crate) const FILES: &str = "files";
 pub(crate) const STAGING: &str = "staging";
 
-pub(crate) fn is_mounted(target: &Path) -> io::Result<bool> {
+/// The whole file system, for the server.
+pub(crate) const DISK: &str = "disk";
+/// The part of it that sandboxes see.
+pub(crate) const MOUNT: &str = "mnt";
+
+/// Mounts what is not mounted yet of the volume in `folder`.
+pub(crate) fn mount(folder: &Path, image: &Path) -> io::Result<()> {
+    let (disk, target) = (folder.join(DISK), folder.join(MOUNT));
+    if !is_mounted(&disk)? {
+        mount_image(image, &disk)?;
+    }
+    if !is_mounted(&target)? {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, disk.join(FILES), flags)?;
+        attach(&tree, &target)?;
+    }
+    Ok(())
+}
+
+/// What is in use stays alive, unseen, until it is not.
+pub(crate) fn unmount_lazily(folder: &Path) -> io::Result<()> {
+    for target in [folder.join(MOUNT), folder.join(DISK)] {
+        while target.exists() && is_mounted(&target)? {
+            unmount(&target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_mounted(target: &Path) -> io::Result<bool> {
     let above = target.parent().unwrap_or(target);
     Ok(fs::metadata(target)?.dev() != fs::metadata(above)?.dev())
 }
 
-pub(crate) fn mount(image: &Path, target: &Path) -> io::Result<()> {
-    if is_mounted(target)? {
-        return Ok(());
-    }
+fn mount_image(image: &Path, target: &Path) -> io::Result<()> {
     let image = fs::canonicalize(image)?;
     // The open device keeps it attached until the mount does.
     let (_used, _made);
@@ -50,14 +80,6 @@ pub(crate) fn mount(image: &Path, target: &Path) -> io::Result<()> {
     mount_device(&device, target)
 }
 
-/// What is in use stays alive, unseen, until it is not.
-pub(crate) fn unmount_lazily(target: &Path) -> io::Result<()> {
-    while is_mounted(target)? {
-        unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?;
-    }
-    Ok(())
-}
-
 fn mount_device(device: &Path, target: &Path) -> io::Result<()> {
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), "source", device)?;
@@ -70,14 +92,12 @@ fn mount_device(device: &Path, target: &Path) -> io::Result<()> {
         | MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NOATIME;
     let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    move_mount(
-        mount.as_fd(),
-        "",
-        CWD,
-        target,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )?;
-    Ok(())
+    attach(&mount, target)
+}
+
+fn attach(mount: &OwnedFd, target: &Path) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(move_mount(mount.as_fd(), "", CWD, target, flags)?)
 }
 
 /// A loop device that has this image already.

@@ -11,11 +11,10 @@ use parking_lot::Mutex;
 
 use crate::{
     Content, Error, Result, image,
-    mount::{self, FILES},
+    mount::{self, DISK, MOUNT},
 };
 
 const IMAGE: &str = "image.ext4";
-const MOUNT: &str = "mnt";
 /// A volume that is being made, or deleted. What is left of one is removed at the next start.
 const NEW: &str = "new";
 const GONE: &str = "gone";
@@ -77,7 +76,7 @@ impl Volumes {
         let mut mounted = slot.mounted.lock();
         if folder.exists() {
             let gone = folder.with_extension(GONE);
-            let removed = mount::unmount_lazily(&folder.join(MOUNT))
+            let removed = mount::unmount_lazily(&folder)
                 .and_then(|()| fs::rename(&folder, &gone))
                 .and_then(|()| remove_folder(&gone));
             removed.map_err(Error::io("delete the volume"))?;
@@ -95,7 +94,7 @@ impl Volumes {
     /// The volume's files on the host, with natural ids: what sandboxes get. Mounts it when needed.
     pub fn directory(&self, id: &str) -> Result<PathBuf> {
         self.content(id)?;
-        Ok(self.folder_of(id)?.join(MOUNT).join(FILES))
+        Ok(self.folder_of(id)?.join(MOUNT))
     }
 
     /// The volume's files, for clients. Mounts it when needed.
@@ -110,12 +109,11 @@ impl Volumes {
             self.slots.lock().remove(id);
             return Err(Error::NoVolume(id.to_owned()));
         }
-        let target = folder.join(MOUNT);
-        mount::mount(&folder.join(IMAGE), &target).map_err(|source| Error::Io {
+        mount::mount(&folder, &folder.join(IMAGE)).map_err(|source| Error::Io {
             what: "mount the volume",
             source,
         })?;
-        let content = Arc::new(Content::open(&target)?);
+        let content = Arc::new(Content::open(&folder.join(DISK))?);
         content.clear_staging()?;
         *mounted = Some(Arc::clone(&content));
         Ok(content)
@@ -130,7 +128,7 @@ impl Volumes {
             let Ok(folder) = self.folder_of(&id) else {
                 continue;
             };
-            if let Err(error) = mount::unmount_lazily(&folder.join(MOUNT))
+            if let Err(error) = mount::unmount_lazily(&folder)
                 && error.kind() != io::ErrorKind::NotFound
             {
                 tracing::warn!(volume = id, %error, "could not unmount a volume");
@@ -155,7 +153,7 @@ impl Volumes {
             let path = entry?.path();
             let extension = path.extension().and_then(|text| text.to_str());
             if matches!(extension, Some(NEW | GONE)) {
-                mount::unmount_lazily(&path.join(MOUNT)).or_else(absent)?;
+                mount::unmount_lazily(&path)?;
                 remove_folder(&path)?;
             }
         }
@@ -165,15 +163,17 @@ impl Volumes {
 
 fn make(folder: &Path, limit_mib: u32) -> io::Result<()> {
     fs::create_dir(folder)?;
+    fs::create_dir(folder.join(DISK))?;
     fs::create_dir(folder.join(MOUNT))?;
     image::format(&folder.join(IMAGE), limit_mib)
 }
 
-/// Without looking into the mount point: were something mounted there, it must stay.
+/// Without looking into the mount points: were something mounted there, it must stay.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     fs::remove_file(folder.join(IMAGE)).or_else(absent)?;
     fs::remove_dir_all(folder.join(IMAGE).with_extension("tree")).or_else(absent)?;
     fs::remove_dir(folder.join(MOUNT)).or_else(absent)?;
+    fs::remove_dir(folder.join(DISK)).or_else(absent)?;
     fs::remove_dir(folder).or_else(absent)
 }
 

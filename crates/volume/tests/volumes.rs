@@ -247,7 +247,7 @@ fn a_deep_and_a_wide_tree_can_be_removed() {
     assert!(content.list("/", 10).unwrap().len() > 300);
     content.remove(&name).unwrap();
     assert!(content.list("/", 1).unwrap().is_empty());
-    let staging = root.parent().unwrap().join("staging");
+    let staging = root.parent().unwrap().join("disk/staging");
     assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
 }
 
@@ -259,7 +259,7 @@ fn a_full_volume_says_so_and_keeps_what_was_there() {
     let full = put(&content, "/kept", &vec![7; 80 << 20], true);
     assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");
     assert_eq!(get(&content, "/kept").unwrap(), b"old");
-    let staging = world.directory().parent().unwrap().join("staging");
+    let staging = world.directory().parent().unwrap().join("disk/staging");
     assert_eq!(std::fs::read_dir(staging).unwrap().count(), 0);
     put(&content, "/small", &vec![7; 1 << 20], false).unwrap();
 }
@@ -278,7 +278,7 @@ fn a_volume_survives_its_server_and_is_never_mounted_twice_differently() {
             .path()
             .join("volumes")
             .join(&world.id)
-            .join("mnt/files")
+            .join("disk/files")
             .exists()
     );
     let next = Volumes::open(world.folder.path().join("volumes")).unwrap();
@@ -294,7 +294,7 @@ fn a_volume_survives_its_server_and_is_never_mounted_twice_differently() {
 fn a_killed_server_leaves_a_mount_that_the_next_one_uses() {
     let Some(world) = world() else { return };
     put(&world.content(), "/f", b"kept", false).unwrap();
-    let staging = world.directory().parent().unwrap().join("staging");
+    let staging = world.directory().parent().unwrap().join("disk/staging");
     std::fs::create_dir_all(staging.join("left/over")).unwrap();
     let next = Volumes::open(world.folder.path().join("volumes")).unwrap();
     let content = next.content(&world.id).unwrap();
