@@ -23,7 +23,7 @@ fn rules(entries: &[String]) -> Result<Vec<EgressRule>> {
             ports,
         }) => Ok(Ipv4Net::new(address, prefix).map(|range| EgressRule { range, ports })),
         // Closed for every sandbox.
-        Ok(Destination::V6) => Ok(None),
+        Ok(Destination::V6(_)) => Ok(None),
         Err(error) => Err(Error::io(
             "a network rule cannot be carried out",
             io::Error::new(io::ErrorKind::InvalidInput, error),

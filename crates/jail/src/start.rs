@@ -36,10 +36,11 @@ impl Jail {
             .templates
             .get(&spec.template)
             .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
-        let (slot, cgroup, ()) = tokio::try_join!(
+        let (slot, cgroup, (), ()) = tokio::try_join!(
             self.acquire_slot(spec),
             self.make_cgroup(spec),
             self.make_disk(spec, origin.disk),
+            self.warm_cgroups(),
         )?;
         let init = self.init_spec(spec, template, origin, &slot, &cgroup);
         let log = fs::OpenOptions::new()
@@ -95,6 +96,16 @@ impl Jail {
             manager
                 .create(&name, &limits)
                 .map_err(|e| Error::io("could not make the cgroup", io::Error::other(e)))
+        })
+        .await
+    }
+
+    /// The first join after a quiet moment waits for the kernel; here it waits beside other work.
+    async fn warm_cgroups(&self) -> Result<()> {
+        let manager = self.cgroups.clone();
+        blocking(move || {
+            manager.warm_up();
+            Ok(())
         })
         .await
     }
