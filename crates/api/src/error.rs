@@ -120,6 +120,7 @@ impl From<ControlError> for ApiError {
             ControlError::SandboxEnding { .. }
             | ControlError::AlreadyRunning { .. }
             | ControlError::AlreadyPaused { .. }
+            | ControlError::SandboxNotRunning { .. }
             | ControlError::TenantExists(_)
             | ControlError::LastKey => plain(StatusCode::CONFLICT),
             ControlError::GuestUnresponsive { .. } => plain(StatusCode::SERVICE_UNAVAILABLE)

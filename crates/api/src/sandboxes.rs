@@ -32,6 +32,8 @@ pub(crate) struct SandboxAnswer {
     alias: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     envd_access_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic_access_token: Option<String>,
     domain: String,
     #[serde(flatten)]
     restored: Option<Restored>,
@@ -64,6 +66,7 @@ impl SandboxAnswer {
             envd_version: ENVD_VERSION,
             alias: access.alias,
             envd_access_token: access.access_token.map(|token| token.expose().to_owned()),
+            traffic_access_token: access.traffic_token.map(|token| token.expose().to_owned()),
             domain,
             restored: None,
         }

@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::SandboxStatus;
 use soulbox_store::{EndRow, IdempotencyRecord, SandboxRow, Started};
-use soulbox_types::{
-    EndReason, NetworkPolicy, SandboxId, SandboxSpec, Secret, TemplateId, UnixMillis,
-};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, Secret, TemplateId, UnixMillis};
 use tracing::Instrument;
 
 use crate::{
@@ -25,6 +23,8 @@ pub struct Access {
     pub template: TemplateId,
     pub alias: Option<String>,
     pub access_token: Option<Secret>,
+    /// Only of a sandbox that is not public.
+    pub traffic_token: Option<Secret>,
 }
 
 impl From<&SandboxStatus> for Access {
@@ -34,6 +34,7 @@ impl From<&SandboxStatus> for Access {
             template: status.spec.template.clone(),
             alias: status.spec.alias.clone(),
             access_token: status.spec.access_token.clone(),
+            traffic_token: status.spec.traffic_token.clone(),
         }
     }
 }
@@ -75,15 +76,12 @@ impl Control {
                 .over(template.limits, self.config.default_limits),
             env: request.env,
             metadata: request.metadata,
-            network: NetworkPolicy {
-                allow_internet: request.allow_internet,
-                ..NetworkPolicy::default()
-            },
             lifecycle: request.lifecycle.with_timeout(lifetime),
             snapshot: None,
             volumes: Vec::new(),
             access_token: request.secure.then(|| self.tokens.access_token(&id)),
-            traffic_token: None,
+            traffic_token: (!request.network.is_public()).then(|| self.tokens.traffic_token(&id)),
+            network: request.network,
             node_token: Secret::random(),
             created_at: now,
             deadline: now.plus(lifetime),

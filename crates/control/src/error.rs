@@ -18,6 +18,8 @@ pub enum Error {
     /// Nothing of it can be asked or changed until it is woken.
     #[error("Sandbox {id} is paused: connect to it first")]
     SandboxPaused { id: SandboxId },
+    #[error("Sandbox {id} is not running: connect to it first")]
+    SandboxNotRunning { id: SandboxId },
     #[error("Sandbox {id} is paused already")]
     AlreadyPaused { id: SandboxId },
     /// It was to be paused only while envd answers.

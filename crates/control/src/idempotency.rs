@@ -56,6 +56,8 @@ pub(crate) struct StoredAnswer {
     template: TemplateId,
     alias: Option<String>,
     secure: bool,
+    #[serde(default)]
+    private: bool,
 }
 
 impl StoredAnswer {
@@ -64,6 +66,7 @@ impl StoredAnswer {
             template: access.template.clone(),
             alias: access.alias.clone(),
             secure: access.access_token.is_some(),
+            private: access.traffic_token.is_some(),
         };
         serde_json::to_string(&answer).map_err(|_| Error::Internal("the answer is not JSON"))
     }
@@ -103,6 +106,9 @@ impl Control {
             access_token: answer
                 .secure
                 .then(|| self.tokens.access_token(&earlier.sandbox)),
+            traffic_token: answer
+                .private
+                .then(|| self.tokens.traffic_token(&earlier.sandbox)),
             id: earlier.sandbox,
             template: answer.template,
             alias: answer.alias,

@@ -7,7 +7,7 @@
 //! - `control`: [`Control`], its start and end
 //! - `reconcile`, `watch`: following the node, at start and afterwards
 //! - `registry`: which sandboxes are live and whose they are, in memory
-//! - `create`, `deadline`, `rest`, `ending`, `view`: what tenants do with sandboxes
+//! - `create`, `deadline`, `rest`, `ending`, `network`, `view`: what tenants do with sandboxes
 //! - `guest`: whether envd inside a sandbox answers
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
 //! - `template`, `reference`: templates and the names that mean them
@@ -24,6 +24,7 @@ mod error;
 mod guest;
 mod idempotency;
 mod keys;
+mod network;
 mod reconcile;
 mod reference;
 mod registry;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use soulbox_types::{Kept, Lifecycle, Limits, OnTimeout};
+use soulbox_types::{Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout};
 
 use crate::{Error, IdempotencyKey, Result};
 
@@ -27,7 +27,7 @@ pub struct CreateRequest {
     pub env: BTreeMap<String, String>,
     /// Whether envd asks for a token.
     pub secure: bool,
-    pub allow_internet: Option<bool>,
+    pub network: NetworkPolicy,
     pub lifecycle: LifecycleRequest,
     pub resources: Resources,
     pub idempotency: Option<IdempotencyKey>,
@@ -87,6 +87,10 @@ impl CreateRequest {
             }
         }
         self.lifecycle.check()?;
+        if !self.network.is_public() && !self.secure {
+            return invalid("network.allowPublicTraffic: false needs secure: true".to_owned());
+        }
+        crate::network::check(&self.network)?;
         self.resources.check()
     }
 }

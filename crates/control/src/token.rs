@@ -26,7 +26,17 @@ impl TokenMaker {
 
     /// What clients show envd.
     pub(crate) fn access_token(&self, id: &SandboxId) -> Secret {
+        self.token("", id)
+    }
+
+    /// What clients show for every other port, of a sandbox that is not public.
+    pub(crate) fn traffic_token(&self, id: &SandboxId) -> Secret {
+        self.token("sandbox-traffic-", id)
+    }
+
+    fn token(&self, purpose: &str, id: &SandboxId) -> Secret {
         let mut mac = self.seeded.clone();
+        mac.update(purpose.as_bytes());
         mac.update(id.as_str().as_bytes());
         Secret::new(hex::encode(mac.finalize().into_bytes()))
     }
@@ -48,6 +58,15 @@ mod tests {
         let token = maker.access_token(&"abc".parse().unwrap());
         let expected = "7cf4ec4f741f51cb0d887013c46251d6f4175643c4f422906a1aaec688cc13e8";
         assert_eq!(token.expose(), expected);
+    }
+
+    #[test]
+    fn the_two_tokens_differ_and_stay() {
+        let maker = TokenMaker::new(&Secret::new("4a656665")).unwrap();
+        let id = "abc".parse().unwrap();
+        let again = TokenMaker::new(&Secret::new("4a656665")).unwrap();
+        assert_eq!(maker.traffic_token(&id), again.traffic_token(&id));
+        assert_ne!(maker.traffic_token(&id), maker.access_token(&id));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use soulbox_control::{
 use soulbox_runtime::{Error as NodeError, Node};
 use soulbox_store::{KeyRow, SandboxRow, Store};
 use soulbox_types::{
-    EndReason, Kept, Limits, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
+    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
 };
 use tempfile::TempDir;
 
@@ -113,7 +113,7 @@ fn request() -> CreateRequest {
         metadata: BTreeMap::new(),
         env: BTreeMap::new(),
         secure: true,
-        allow_internet: None,
+        network: NetworkPolicy::default(),
         lifecycle: LifecycleRequest::default(),
         resources: Resources::default(),
         idempotency: None,
@@ -583,7 +583,7 @@ fn stray(tenant: TenantId) -> SandboxSpec {
         limits: Limits::default(),
         env: BTreeMap::new(),
         metadata: BTreeMap::new(),
-        network: soulbox_types::NetworkPolicy::default(),
+        network: NetworkPolicy::default(),
         lifecycle: soulbox_types::Lifecycle::default(),
         snapshot: None,
         volumes: Vec::new(),

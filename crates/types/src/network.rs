@@ -1,7 +1,7 @@
 //! What a sandbox may reach, and who may reach it.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::RangeInclusive,
     str::FromStr,
 };
@@ -51,7 +51,7 @@ pub enum Destination {
         ports: Option<RangeInclusive<u16>>,
     },
     /// IPv6 is closed in sandboxes, so such an entry is valid and changes nothing.
-    V6,
+    V6(Ipv6Addr),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,16 +67,12 @@ impl FromStr for Destination {
 }
 
 impl Destination {
-    /// `0.0.0.0/0` or `::/0`: unspecified, and meant as everything.
-    pub fn is_everything(&self) -> bool {
-        matches!(
-            self,
-            Self::V4 {
-                prefix: 0,
-                ports: None,
-                ..
-            }
-        )
+    /// Whether it starts with the address that means none in particular.
+    pub fn is_unspecified(&self) -> bool {
+        match self {
+            Self::V4 { address, .. } => address.is_unspecified(),
+            Self::V6(address) => address.is_unspecified(),
+        }
     }
 }
 
@@ -103,7 +99,9 @@ fn read(text: &str) -> Option<Destination> {
                 ports,
             })
         }
-        IpAddr::V6(_) => prefix.is_none_or(|p| p <= 128).then_some(Destination::V6),
+        IpAddr::V6(address) => prefix
+            .is_none_or(|prefix| prefix <= 128)
+            .then_some(Destination::V6(address)),
     }
 }
 
@@ -148,8 +146,9 @@ mod tests {
             ("8.8.0.0".to_owned(), 16, None),
             "host bits are cleared"
         );
-        assert_eq!("2606:4700::/32".parse(), Ok(Destination::V6));
-        assert_eq!("::1".parse(), Ok(Destination::V6));
+        for text in ["2606:4700::/32", "::1"] {
+            assert!(matches!(text.parse(), Ok(Destination::V6(_))), "{text}");
+        }
     }
 
     #[test]

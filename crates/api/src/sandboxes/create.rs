@@ -88,7 +88,7 @@ async fn create(
 
 impl CreateBody {
     fn into_request(
-        self,
+        mut self,
         version: Version,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<CreateRequest> {
@@ -101,7 +101,7 @@ impl CreateBody {
             metadata: self.metadata.unwrap_or_default(),
             env: self.env_vars.unwrap_or_default(),
             secure: version.secures(self.secure),
-            allow_internet: self.allow_internet_access,
+            network: self.features.network(self.allow_internet_access)?,
             lifecycle: self.features.lifecycle()?,
             resources: Resources {
                 cpu_count: self.cpu_count,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use soulbox_control::Sandbox;
 use soulbox_types::{ENVD_VERSION, Kept, OnTimeout, SandboxState};
 
-use super::Restored;
+use super::{Restored, network::NetworkDetail};
 use crate::{
     auth::Caller,
     domain,
@@ -54,6 +54,8 @@ pub(crate) struct Detail {
     /// `null`: never said.
     allow_internet_access: Option<bool>,
     domain: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<NetworkDetail>,
     lifecycle: Lifecycle,
     /// Only when it rests.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +110,7 @@ pub(crate) async fn get(
         envd_access_token: token.map(|token| token.expose().to_owned()),
         allow_internet_access: sandbox.spec.network.allow_internet,
         domain: domain::of_request(&uri, &headers, &app.config.domain),
+        network: NetworkDetail::of(&sandbox.spec.network),
         lifecycle: Lifecycle {
             auto_resume: sandbox.spec.lifecycle.auto_resume,
             on_timeout: match sandbox.spec.lifecycle.on_timeout {

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use soulbox_control::LifecycleRequest;
-use soulbox_types::{Kept, OnTimeout};
+use soulbox_types::{Kept, NetworkPolicy, OnTimeout};
 
 use super::network::NetworkBody;
 use crate::error::{ApiError, Result};
@@ -53,6 +53,15 @@ impl Features {
         })
     }
 
+    /// What is asked for beside `network` comes from elsewhere in the document.
+    pub(super) fn network(&mut self, allow_internet: Option<bool>) -> Result<NetworkPolicy> {
+        let policy = self.network.take().unwrap_or_default().policy()?;
+        Ok(NetworkPolicy {
+            allow_internet,
+            ..policy
+        })
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         if self
             .volume_mounts
@@ -70,6 +79,6 @@ impl Features {
             let instead = "pass tokens in `envs`";
             return Err(ApiError::not_supported("workload identity (iam)", instead));
         }
-        self.network.as_ref().map_or(Ok(()), NetworkBody::check)
+        Ok(())
     }
 }
