@@ -30,11 +30,11 @@ mod time;
 mod users;
 mod watch;
 
-use std::{process::ExitCode, rc::Rc, time::Duration};
+use std::{io, process::ExitCode, rc::Rc, time::Duration};
 
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     task::LocalSet,
 };
 
@@ -77,10 +77,7 @@ fn run() -> Result<(), startup::Error> {
 
 async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error> {
     let child_died = signal(SignalKind::child()).map_err(startup::Error::Runtime)?;
-    let mut asked_to_end = signal(SignalKind::terminate()).map_err(startup::Error::Runtime)?;
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(startup::Error::Runtime)?;
-    // Caught and ignored: a hang-up of whoever started us is no reason to end.
-    let _hung_up = signal(SignalKind::hangup()).map_err(startup::Error::Runtime)?;
+    let asked_to_end = AskedToEnd::new().map_err(startup::Error::Runtime)?;
 
     let listener = TcpListener::bind(("0.0.0.0", options.port))
         .await
@@ -106,11 +103,35 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     envd.logs.info("envd", "ready", []);
     startup::tell_ready(ready);
 
-    tokio::select! {
-        _ = asked_to_end.recv() => {}
-        _ = interrupted.recv() => {}
-    }
+    asked_to_end.wait().await;
     envd.processes.kill_all();
-    startup::kill_everything_if_init();
     Ok(())
+}
+
+/// The signals that end an envd which is not the first process.
+///
+/// The kernel keeps every signal of a sandbox's own programs from its first process, as long as
+/// that has no handler for it. Then only the node, from outside, can end the sandbox.
+struct AskedToEnd(Option<[Signal; 2]>);
+
+impl AskedToEnd {
+    fn new() -> io::Result<Self> {
+        if startup::is_init() {
+            return Ok(Self(None));
+        }
+        Ok(Self(Some([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        ])))
+    }
+
+    async fn wait(self) {
+        match self.0 {
+            Some([mut terminate, mut interrupt]) => tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            },
+            None => std::future::pending().await,
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::{
     fs::{Mode, OFlags},
-    process::Pid,
+    process::{DumpableBehavior, Pid, set_dumpable_behavior},
 };
 use soulbox_types::{
     ENVD_PORT, EnvdConfig,
@@ -25,6 +25,8 @@ const MAX_CONFIG: u64 = 8 << 20;
 pub(crate) enum Error {
     #[error("unknown option {0:?}; known are --port PORT, --config FILE and --version")]
     Option(String),
+    #[error("refusing to be traced: {0}")]
+    Untraceable(#[source] io::Error),
     #[error("reading the configuration: {0} (the node gives it on descriptor {CONFIG_FD})")]
     ReadConfig(#[source] io::Error),
     #[error("the configuration is not valid: {0}")]
@@ -74,6 +76,7 @@ pub(crate) struct Startup {
 impl Startup {
     pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         memory::limit_heaps();
+        refuse_tracing().map_err(Error::Untraceable)?;
         let mut text = Vec::new();
         let ready = if let Some(path) = &options.config {
             File::open(path)
@@ -93,6 +96,12 @@ impl Startup {
     }
 }
 
+/// Tokens are in our memory. Without this, root inside, who has our own user id, could attach to
+/// us, read them, or stop us for good. A program that a child executes is traceable as usual.
+fn refuse_tracing() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 pub(crate) fn tell_ready(ready: Option<OwnedFd>) {
     if let Some(ready) = ready {
         let _nobody_waits = File::from(ready).write_all(b"\n");
@@ -110,13 +119,6 @@ fn ensure_standard_streams() {
     }
 }
 
-/// As pid 1, ends every process of the sandbox. As anything else that would be the whole machine.
-pub(crate) fn kill_everything_if_init() {
-    if is_init() {
-        signal_everybody();
-    }
-}
-
 pub(crate) fn is_init() -> bool {
     rustix::process::getpid() == Pid::INIT
 }
@@ -131,7 +133,10 @@ pub(crate) fn owns_kernel() -> bool {
             .is_ok_and(|ns| ns.as_os_str() == FIRST_PID_NAMESPACE)
 }
 
-#[expect(unsafe_code, reason = "two calls that no safe crate offers")]
+#[expect(
+    unsafe_code,
+    reason = "adopting a descriptor by its number has no safe wrapper"
+)]
 mod raw {
     use std::{
         io,
@@ -149,13 +154,6 @@ mod raw {
             Ok(OwnedFd::from_raw_fd(fd))
         }
     }
-
-    pub(super) fn signal_everybody() {
-        // SAFETY: a plain system call.
-        unsafe {
-            libc::kill(-1, libc::SIGKILL);
-        }
-    }
 }
 
-use raw::{inherited, signal_everybody};
+use raw::inherited;

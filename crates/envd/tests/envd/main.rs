@@ -11,5 +11,6 @@
 mod control;
 mod files;
 mod process;
+mod protection;
 mod support;
 mod watch;

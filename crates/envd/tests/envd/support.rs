@@ -13,10 +13,18 @@ use serde_json::{Value, json};
 pub(crate) const NODE_TOKEN: &str = "node-secret";
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The descriptors are the real ones: configuration on 3, readiness on 4.
+const LAUNCH: &str = "exec \"$0\" --port $1 3<\"$2\" 4>&1 >/dev/null";
+/// As the first process of a sandbox: it may write to /run, and its root is not the host's.
+const LAUNCH_FIRST: &str = "exec unshare --pid --mount --fork --kill-child --mount-proc \
+    bash -c 'mount -t tmpfs none /run && exec setpriv --bounding-set=-sys_ptrace,-sys_admin,-perfmon \"$0\" --port $1 3<\"$2\" 4>&1 >/dev/null' \
+    \"$0\" $1 \"$2\"";
+
 pub(crate) struct Envd {
     child: Child,
     pub(crate) port: u16,
     pub(crate) home: tempfile::TempDir,
+    is_first: bool,
 }
 
 impl Envd {
@@ -25,6 +33,15 @@ impl Envd {
     }
 
     pub(crate) fn with_token(token: Option<&str>) -> Self {
+        Self::launch(LAUNCH, token)
+    }
+
+    /// As pid 1 of its own namespace.
+    pub(crate) fn first_process() -> Self {
+        Self::launch(LAUNCH_FIRST, None)
+    }
+
+    fn launch(script: &str, token: Option<&str>) -> Self {
         let home = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -38,9 +55,8 @@ impl Envd {
         });
         let file = home.path().join(".config.json");
         std::fs::write(&file, config.to_string()).unwrap();
-        // The descriptors are the real ones: configuration on 3, readiness on 4.
         let mut child = Command::new("bash")
-            .args(["-c", "exec \"$0\" --port $1 3<\"$2\" 4>&1 >/dev/null"])
+            .args(["-c", script])
             .arg(env!("CARGO_BIN_EXE_soulbox-envd"))
             .arg(port.to_string())
             .arg(file)
@@ -55,7 +71,12 @@ impl Envd {
             .unwrap()
             .read_exact(&mut ready)
             .expect("envd says that it is ready");
-        Self { child, port, home }
+        Self {
+            child,
+            port,
+            home,
+            is_first: script == LAUNCH_FIRST,
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -168,8 +189,13 @@ impl Envd {
 
 impl Drop for Envd {
     fn drop(&mut self) {
-        let pid = self.child.id().to_string();
-        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        if self.is_first {
+            // Takes the whole namespace along.
+            let _ = self.child.kill();
+        } else {
+            let pid = self.child.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        }
         let _ = self.child.wait();
     }
 }
