@@ -10,7 +10,10 @@ use soulbox_proxy::{Body, ClientConnection, Proxy};
 use tower::ServiceExt;
 use tracing::Instrument;
 
-use crate::metrics::{Metrics, Route};
+use crate::{
+    metrics::{Metrics, Route},
+    request_body::RequestBody,
+};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Dispatch {
@@ -22,7 +25,20 @@ pub(crate) struct Dispatch {
 impl Dispatch {
     pub(crate) async fn handle(
         &self,
-        mut request: Request<Incoming>,
+        request: Request<Incoming>,
+        client: ClientConnection,
+    ) -> Response<Body> {
+        let (request, waiting) = RequestBody::wrap(request);
+        let mut response = self.answer(request, client).await;
+        if let Some(waiting) = waiting {
+            waiting.settle(&mut response);
+        }
+        response
+    }
+
+    async fn answer(
+        &self,
+        mut request: Request<RequestBody>,
         client: ClientConnection,
     ) -> Response<Body> {
         let started = Instant::now();
@@ -47,7 +63,7 @@ impl Dispatch {
         response
     }
 
-    async fn control_plane(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn control_plane(&self, mut request: Request<RequestBody>) -> Response<Body> {
         // HTTP/2 names the host in the target. Handlers look for it in one place only.
         let authority = request
             .uri()
@@ -66,7 +82,7 @@ impl Dispatch {
     }
 }
 
-fn host(request: &Request<Incoming>) -> &str {
+fn host<B>(request: &Request<B>) -> &str {
     request
         .uri()
         .host()

@@ -3,10 +3,12 @@
 //! # Layout
 //! - [`Settings`], [`Config`]: options from flags, environment and file, and what they come to
 //! - [`serve`]: the order of a start, with a clear refusal at each step
+//! - `preflight`: whether this machine can run sandboxes
 //! - `data_dir`, `private_file`: the data folder, its lock and its secrets
 //! - `tls`: the local certificate authority, or the operator's own certificate
 //! - `env_files`, `quick_start`: what a user needs to point E2B's SDKs here
-//! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy
+//! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy;
+//!   `request_body` keeps connections usable after early answers
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
 //! - `wiring`: the one place where jail, node, store, control and api meet
@@ -22,8 +24,10 @@ mod keys;
 mod listen;
 mod logging;
 mod metrics;
+mod preflight;
 mod private_file;
 mod quick_start;
+mod request_body;
 mod running;
 mod serve;
 mod tls;

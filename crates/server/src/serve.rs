@@ -11,8 +11,10 @@ use crate::{
     data_dir::DataDir,
     env_files::{self, Endpoints},
     listen::bind,
-    logging, quick_start,
-    running::{Listeners, run},
+    logging,
+    preflight::preflight,
+    quick_start,
+    running::{Listeners, Parts, run},
     tls::{self, Tls},
     wiring,
 };
@@ -20,6 +22,32 @@ use crate::{
 /// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     logging::init(&config.log, config.log_format)?;
+    tokio::pin!(shutdown);
+    let started = tokio::select! {
+        biased;
+        () = shutdown.as_mut() => {
+            tracing::info!("stopped before the start was complete; sandboxes go on");
+            return Ok(());
+        }
+        started = start(&config) => started?,
+    };
+    let Started {
+        listeners,
+        parts,
+        data_dir,
+    } = started;
+    run(listeners, &config.domain, parts, shutdown).await;
+    drop(data_dir);
+    Ok(())
+}
+
+struct Started {
+    listeners: Listeners,
+    parts: Parts,
+    data_dir: DataDir,
+}
+
+async fn start(config: &Config) -> anyhow::Result<Started> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)"
@@ -27,36 +55,43 @@ pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow
     }
     raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
-    let listeners = listen(&config)?;
+    preflight(&config.data_dir, &wiring::sandboxes_dir(config)).await?;
+    let listeners = listen(config)?;
     let seed = data_dir.seed()?;
-    let endpoints = endpoints(&config, &listeners)?;
+    let endpoints = endpoints(config, &listeners)?;
     let sandbox_domain = endpoints
         .tls_domain()
         .unwrap_or_else(|| config.domain.clone());
     let known_key = env_files::known_key(&config.data_dir)?;
-    let (parts, key) = wiring::assemble(&config, sandbox_domain, seed, known_key).await?;
-    announce(&config, &listeners, &endpoints, key.as_ref())?;
-    run(listeners, &config.domain, parts, shutdown).await;
-    drop(data_dir);
-    Ok(())
+    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key).await?;
+    announce(config, &listeners, &endpoints, key.as_ref())?;
+    Ok(Started {
+        listeners,
+        parts,
+        data_dir,
+    })
 }
 
-/// Completes at the first SIGTERM or SIGINT.
-pub async fn shutdown_signal() {
+/// Completes at the first SIGTERM or SIGINT after this call; not after its first poll: a signal
+/// during the start must not be lost, nor end the process half-way.
+pub fn shutdown_signal() -> impl Future<Output = ()> + Send {
     use tokio::signal::unix::{SignalKind, signal};
-    match (
+    let signals = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
-    ) {
-        (Ok(mut terminate), Ok(mut interrupt)) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+    );
+    async move {
+        match signals {
+            (Ok(mut terminate), Ok(mut interrupt)) => {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
             }
-        }
-        (Err(error), _) | (_, Err(error)) => {
-            tracing::error!(%error, "signals cannot be awaited: only SIGKILL ends this server");
-            std::future::pending::<()>().await;
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::error!(%error, "signals cannot be awaited: only SIGKILL ends this server");
+                std::future::pending::<()>().await;
+            }
         }
     }
 }
@@ -145,5 +180,23 @@ fn raise_file_limit() {
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_during_the_start_is_not_lost() {
+        let stop = shutdown_signal();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), stop)
+            .await
+            .unwrap();
     }
 }

@@ -93,7 +93,7 @@ pub(crate) async fn assemble(
     Ok((parts, key))
 }
 
-fn sandboxes_dir(config: &Config) -> std::path::PathBuf {
+pub(crate) fn sandboxes_dir(config: &Config) -> std::path::PathBuf {
     config.data_dir.join("sandboxes")
 }
 

@@ -12,9 +12,11 @@ use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::oneshot,
+    sync::{mpsc, oneshot},
 };
 use tokio_rustls::TlsConnector;
+
+mod reuse;
 
 use super::{
     fake_node::{FakeNode, ID},
@@ -48,6 +50,10 @@ fn world() -> World {
     let api = Router::new()
         .route("/health", get(async || "healthy"))
         .route(
+            "/refuses",
+            axum::routing::post(async || http::StatusCode::UNAUTHORIZED),
+        )
+        .route(
             "/host",
             get(async |headers: HeaderMap| headers["host"].to_str().unwrap().to_owned()),
         );
@@ -74,8 +80,10 @@ fn world() -> World {
 }
 
 impl World {
-    /// A server inside that answers each connection with these bytes and waits.
-    async fn inside(&self, port: u16, answer: &'static str) {
+    /// A server inside that answers each connection with these bytes and waits. What is returned
+    /// tells of each request that reached it.
+    async fn inside(&self, port: u16, answer: &'static str) -> mpsc::UnboundedReceiver<()> {
+        let (reached, requests) = mpsc::unbounded_channel();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         self.node
             .ports
@@ -83,13 +91,16 @@ impl World {
             .insert(port, listener.local_addr().unwrap());
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
+                let reached = reached.clone();
                 tokio::spawn(async move {
                     drop(socket.read(&mut [0; 4096]).await);
+                    let _asked = reached.send(());
                     drop(socket.write_all(answer.as_bytes()).await);
                     std::future::pending::<()>().await;
                 });
             }
         });
+        requests
     }
 
     async fn tls(

@@ -1,0 +1,71 @@
+//! Whether this machine can run sandboxes at all, asked before anything is started.
+
+use std::path::Path;
+
+use anyhow::bail;
+use soulbox_doctor::Problem;
+
+/// `sandboxes`: the folder of those that are there already.
+pub(crate) async fn preflight(data_dir: &Path, sandboxes: &Path) -> anyhow::Result<()> {
+    let dir = data_dir.to_owned();
+    let found = tokio::task::spawn_blocking(move || soulbox_doctor::preflight(&dir)).await?;
+    judge(found, has_entries(sandboxes))
+}
+
+fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result<()> {
+    let Err(problems) = found else {
+        return Ok(());
+    };
+    if has_sandboxes {
+        // They were started here, so it can work; without us nobody reaches or ends them.
+        for problem in problems {
+            tracing::warn!("new sandboxes may fail: {problem}");
+        }
+        return Ok(());
+    }
+    if let [problem] = problems.as_slice() {
+        bail!("sandboxes cannot run on this machine yet. {problem}");
+    }
+    for problem in &problems {
+        tracing::error!("sandboxes cannot run on this machine yet. {problem}");
+    }
+    bail!(
+        "{} things are missing on this machine (see above; `soulbox doctor` shows every check)",
+        problems.len()
+    )
+}
+
+fn has_entries(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(what: &str) -> Problem {
+        Problem {
+            what: what.to_owned(),
+            advice: "mend it".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_problem_refuses_the_start_and_says_what_to_do() {
+        let error = judge(Err(vec![problem("kernel: Linux 4.4")]), false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("kernel: Linux 4.4") && error.contains("mend it"),
+            "{error}"
+        );
+        let several = judge(Err(vec![problem("a"), problem("b")]), false).unwrap_err();
+        assert!(several.to_string().contains("soulbox doctor"), "{several}");
+    }
+
+    #[test]
+    fn a_server_whose_sandboxes_run_starts_all_the_same() {
+        assert!(judge(Err(vec![problem("free space: 0.1 GiB")]), true).is_ok());
+        assert!(judge(Ok(()), false).is_ok());
+    }
+}
