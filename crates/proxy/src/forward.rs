@@ -19,6 +19,8 @@ use crate::{
     activity::{Activity, Metered},
     body::{OpenStream, ResponseBody},
     headers,
+    ingress::Ingress,
+    inner_tls,
     life::Stream,
     proxy::Inner,
     refusal::Refusal,
@@ -36,6 +38,7 @@ pub(crate) struct Exchange {
     pub(crate) proxy: Arc<Inner>,
     pub(crate) target: Target,
     pub(crate) stream: Stream,
+    pub(crate) ingress: Ingress,
     pub(crate) connection: DynStream,
 }
 
@@ -49,25 +52,37 @@ impl Exchange {
             headers::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11);
         let client_upgrade = hyper::upgrade::on(&mut request);
         let (mut parts, body) = request.into_parts();
-        prepare(&mut parts);
+        prepare(&mut parts, self.ingress.host.as_ref());
         let request = Request::from_parts(parts, body);
 
         let Self {
             proxy,
             target,
             stream,
+            ingress,
             connection,
         } = self;
+        let bad_answer = || Refusal::BadAnswer {
+            id: target.id.clone(),
+            port: target.port,
+        };
+        let connection = if ingress.tls {
+            let host = request.headers().get(header::HOST);
+            let host = host.and_then(|host| host.to_str().ok());
+            let wrapped = inner_tls::wrap(connection, host).await;
+            wrapped.map_err(|error| {
+                tracing::debug!(sandbox_id = %target.id, port = target.port, %error, "no TLS inside");
+                bad_answer()
+            })?
+        } else {
+            connection
+        };
         let activity = Activity::new();
         let io = Metered::new(
             connection,
             Arc::clone(&activity),
             Arc::clone(&proxy.counters),
         );
-        let bad_answer = || Refusal::BadAnswer {
-            id: target.id.clone(),
-            port: target.port,
-        };
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(MAX_ANSWER_HEADERS)
             .max_buf_size(MAX_ANSWER_BUFFER)
@@ -146,10 +161,13 @@ impl Exchange {
 }
 
 /// Turns the client's request head into one for the server inside.
-fn prepare(parts: &mut request::Parts) {
+fn prepare(parts: &mut request::Parts, mask: Option<&HeaderValue>) {
     let host = route::host(&parts.uri, &parts.headers).map(str::to_owned);
     let client = parts.extensions.get::<ClientConnection>().copied();
     headers::prepare_request(&mut parts.headers, host.as_deref(), client.as_ref());
+    if let Some(mask) = mask {
+        headers::mask_host(&mut parts.headers, host.as_deref(), mask);
+    }
     let target = parts.uri.path_and_query().cloned().map(Uri::from);
     parts.uri = target.unwrap_or_else(|| Uri::from_static("/"));
     parts.version = Version::HTTP_11;

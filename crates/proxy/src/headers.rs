@@ -83,6 +83,14 @@ pub(crate) fn prepare_request(
     }
 }
 
+/// The server inside sees another host than the client named; what was named is told apart.
+pub(crate) fn mask_host(headers: &mut HeaderMap, named: Option<&str>, mask: &HeaderValue) {
+    if let Some(named) = named.and_then(|named| HeaderValue::from_str(named).ok()) {
+        headers.insert(X_FORWARDED_HOST, named);
+    }
+    headers.insert(header::HOST, mask.clone());
+}
+
 /// Makes the headers of a server inside fit for the client. They are not to be trusted: a length
 /// that is none would break the client's connection.
 pub(crate) fn prepare_answer(headers: &mut HeaderMap) {

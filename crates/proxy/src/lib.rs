@@ -3,6 +3,7 @@
 //! # Layout
 //! - [`route`]: whose request is it; from host name, routing headers or a signed URL
 //! - [`guard`]: envd's control routes, which no client may reach
+//! - [`ingress`]: what the owner asked of traffic: a token, another host, TLS inside ([`inner_tls`])
 //! - [`life`]: cuts every stream of a sandbox at the moment when it ends
 //! - [`wake`]: traffic wakes a paused sandbox
 //! - [`dial`]: a connection to the port, with patience for servers that just start
@@ -17,6 +18,8 @@ mod dial;
 mod forward;
 mod guard;
 mod headers;
+mod ingress;
+mod inner_tls;
 mod life;
 mod proxy;
 mod refusal;

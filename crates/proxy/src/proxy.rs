@@ -14,6 +14,7 @@ use crate::{
     dial::dial,
     forward::Exchange,
     guard::is_control_route,
+    ingress::admit,
     life::{Lives, NotOpened},
     refusal::{Audience, Refusal},
     route::{Route, Target, route},
@@ -139,11 +140,15 @@ impl Inner {
             NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
             NotOpened::TooMany => Refusal::TooManyStreams(target.id.clone()),
         })?;
+        let status = self.node.get(&target.id);
+        let status = status.ok_or_else(|| Refusal::NotFound(target.id.clone()))?;
+        let ingress = admit(&status.spec, &target, request.headers())?;
         let connection = dial(&*self.node, &target, &stream.life).await?;
         Exchange {
             proxy: Arc::clone(self),
             target,
             stream,
+            ingress,
             connection,
         }
         .run(request)

@@ -20,6 +20,7 @@ pub(crate) enum Refusal {
     NoAnswer { id: SandboxId, port: u16 },
     TooManyStreams(SandboxId),
     MayNotWake(SandboxId),
+    NotPublic(SandboxId),
     Changing(SandboxId),
 }
 
@@ -46,7 +47,7 @@ impl Refusal {
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::MayNotWake(_) => StatusCode::FORBIDDEN,
+            Self::MayNotWake(_) | Self::NotPublic(_) => StatusCode::FORBIDDEN,
             Self::Changing(_) => StatusCode::CONFLICT,
         }
     }
@@ -70,6 +71,9 @@ impl Refusal {
             Self::MayNotWake(_) => {
                 "The sandbox is paused, and only requests with its access token wake it"
             }
+            Self::NotPublic(_) => {
+                "The sandbox is not public: send its token in the header e2b-traffic-access-token"
+            }
             Self::Changing(_) => "The sandbox is being paused or resumed; try again in a moment",
         }
     }
@@ -80,6 +84,7 @@ impl Refusal {
             Self::NotFound(id)
             | Self::TooManyStreams(id)
             | Self::MayNotWake(id)
+            | Self::NotPublic(id)
             | Self::Changing(id) => (Some(id), None),
             Self::PortClosed { id, port }
             | Self::BadAnswer { id, port }

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use soulbox_runtime::{Error, Node, SandboxStatus};
 use soulbox_types::{ENVD_PORT, Kept, SandboxState, UnixMillis};
 
-use crate::{refusal::Refusal, route::Target};
+use crate::{ingress::is_admitted, refusal::Refusal, route::Target};
 
 /// A wake takes milliseconds; a pause that is still under way has to end first.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,8 +38,12 @@ pub(crate) async fn wake(
     }
 }
 
-/// envd's port needs envd's token; a signed URL does not wake.
+/// envd's port needs envd's token, where a signed URL does not wake; the others need the token for
+/// traffic if there is one.
 fn may_wake(status: &SandboxStatus, target: &Target, headers: &HeaderMap) -> bool {
+    if !is_admitted(&status.spec, target.port, headers) {
+        return false;
+    }
     let Some(token) = status
         .spec
         .access_token

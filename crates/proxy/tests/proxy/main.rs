@@ -5,6 +5,7 @@
     reason = "a failure here is a failed test"
 )]
 
+mod ingress;
 mod routing;
 mod streaming;
 mod support;

@@ -83,6 +83,11 @@ impl FakeNode {
         self.ports.lock().unwrap().insert(port, address);
     }
 
+    pub(crate) fn change(&self, change: impl FnOnce(&mut SandboxSpec)) {
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        change(&mut sandboxes.get_mut(&id()).unwrap().spec);
+    }
+
     fn set_state(&self, state: SandboxState) {
         self.sandboxes.lock().unwrap().get_mut(&id()).unwrap().state = state;
     }

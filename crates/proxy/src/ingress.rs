@@ -1,0 +1,61 @@
+//! What a sandbox's owner asked of traffic to its ports. envd's own port is left alone: it has its
+//! token and knows its clients.
+
+use http::{HeaderMap, HeaderValue};
+use soulbox_types::{ENVD_PORT, SandboxSpec};
+
+use crate::{refusal::Refusal, route::Target};
+
+const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
+const PORT_PLACEHOLDER: &str = "${PORT}";
+
+/// How an admitted request goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ingress {
+    /// What the server inside sees as `Host`.
+    pub(crate) host: Option<HeaderValue>,
+    /// Whether it speaks TLS.
+    pub(crate) tls: bool,
+}
+
+impl Ingress {
+    pub(crate) fn of(spec: &SandboxSpec, port: u16) -> Self {
+        if port == ENVD_PORT {
+            return Self::default();
+        }
+        let mask = spec.network.mask_request_host.as_deref();
+        Self {
+            host: mask.and_then(|mask| {
+                let host = mask.replace(PORT_PLACEHOLDER, &port.to_string());
+                HeaderValue::try_from(host).ok()
+            }),
+            tls: spec.network.https_ports.contains(&port),
+        }
+    }
+}
+
+/// The token is passed on as it came: the server inside may ask for it as well.
+pub(crate) fn admit(
+    spec: &SandboxSpec,
+    target: &Target,
+    headers: &HeaderMap,
+) -> Result<Ingress, Refusal> {
+    if is_admitted(spec, target.port, headers) {
+        Ok(Ingress::of(spec, target.port))
+    } else {
+        Err(Refusal::NotPublic(target.id.clone()))
+    }
+}
+
+pub(crate) fn is_admitted(spec: &SandboxSpec, port: u16, headers: &HeaderMap) -> bool {
+    if port == ENVD_PORT || spec.network.is_public() {
+        return true;
+    }
+    let shown = headers
+        .get(TRAFFIC_TOKEN)
+        .and_then(|shown| shown.to_str().ok());
+    match (&spec.traffic_token, shown) {
+        (Some(token), Some(shown)) => token.matches(shown),
+        _ => false,
+    }
+}
