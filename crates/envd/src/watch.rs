@@ -51,6 +51,8 @@ impl Watch {
     /// Resolves when events wait. `take` must follow.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         if self.tree.has_more() {
+            // Others get their turn between two batches.
+            tokio::task::yield_now().await;
             return Ok(());
         }
         // Readiness is edge-triggered: clear it before `take` reads everything there is.
@@ -124,8 +126,10 @@ pub(crate) fn keep(envd: &Rc<Envd>, watch: Watch) -> Option<String> {
     // Reads along, so that the kernel's queue never fills and new directories are watched at once.
     tokio::task::spawn_local(async move {
         loop {
+            let more = watcher.inner.borrow().0.tree.has_more();
             tokio::select! {
-                ready = ready.readable() => match ready {
+                () = tokio::task::yield_now(), if more => {}
+                ready = ready.readable(), if !more => match ready {
                     Ok(mut ready) => ready.clear_ready(),
                     Err(_) => break,
                 },

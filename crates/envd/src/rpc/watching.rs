@@ -132,9 +132,11 @@ async fn open(call: &Call, request: &WatchRequest) -> Result<Watch, ConnectError
         .map_err(|e| {
             logs.logs
                 .warn("watch", "cannot watch", [("error", e.to_string())]);
-            let code = match e.raw_os_error() {
-                Some(libc::ENOSPC | libc::EMFILE | libc::ENFILE) => Code::ResourceExhausted,
-                _ => Code::Internal,
+            let out_of_descriptors = matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+            let code = if out_of_descriptors || e.kind() == io::ErrorKind::StorageFull {
+                Code::ResourceExhausted
+            } else {
+                Code::Internal
             };
             ConnectError::new(code, format!("error watching {shown}: {e}"))
         })

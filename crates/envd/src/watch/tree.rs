@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsStr,
+    fs::ReadDir,
     io,
     mem::MaybeUninit,
     os::{
@@ -21,6 +22,14 @@ use crate::proto::filesystem::{CHMOD, CREATE, REMOVE, RENAME, WRITE};
 
 /// One read takes at most this much, so that a storm cannot hold the event loop or its memory.
 const MAX_BATCH: usize = 4_096;
+/// How many entries of new directories are looked at in one read, for the same reason, and at once.
+const MAX_LOOKED_AT: usize = 4_096;
+const GLANCE: usize = 512;
+/// Opening a directory takes about as long as looking at this many entries.
+const OPENING: usize = 16;
+/// What one watch may cost: directories, and the text of their paths, which are long in deep trees.
+const MAX_DIRECTORIES: usize = 65_536;
+const MAX_TEXT: usize = 8 << 20;
 /// What the event name of the watched directory itself is.
 const ROOT_NAME: &str = ".";
 
@@ -30,6 +39,12 @@ pub(crate) struct Tree {
     recursive: bool,
     /// Paths relative to the root; the root's own is empty.
     directories: HashMap<i32, PathBuf>,
+    text: usize,
+    /// Directories that are watched but whose content was not looked at yet, each with whether it
+    /// is new: then so is what is in it. What was moved in was there before.
+    unseen: Vec<(PathBuf, bool)>,
+    /// The one that is being looked at. A single directory can hold millions of entries.
+    current: Option<(PathBuf, bool, ReadDir)>,
     more: bool,
 }
 
@@ -42,11 +57,17 @@ impl Tree {
             root,
             recursive,
             directories: HashMap::new(),
+            text: 0,
+            unseen: Vec::new(),
+            current: None,
             more: false,
         };
         tree.watch(Path::new(""))?;
         if recursive {
-            tree.watch_below(Path::new(""), &mut |_, _| {})?;
+            tree.unseen.push((PathBuf::new(), false));
+            while tree.has_unseen() {
+                tree.look(&mut HashSet::new(), &mut Vec::new())?;
+            }
         }
         Ok(tree)
     }
@@ -66,7 +87,17 @@ impl Tree {
         // Files of a new directory are found by looking; the kernel may report them as well.
         let mut seen: HashSet<PathBuf> = HashSet::new();
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        while found.len() < MAX_BATCH {
+        let mut looked_at = 0;
+        while found.len() < MAX_BATCH && looked_at < MAX_LOOKED_AT {
+            // Before the next events, so that each is about a directory that is known.
+            if self.has_unseen() {
+                // Too many: what is watched stays watched, the rest is left.
+                match self.look(&mut seen, &mut found) {
+                    Ok(entries) => looked_at += entries + OPENING,
+                    Err(_) => (self.unseen, self.current) = (Vec::new(), None),
+                }
+                continue;
+            }
             let mut raw = Vec::new();
             {
                 let mut reader = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);
@@ -94,7 +125,7 @@ impl Tree {
                 self.translate(wd, flags, name.as_deref(), &mut seen, &mut found);
             }
         }
-        self.more = found.len() >= MAX_BATCH;
+        self.more = found.len() >= MAX_BATCH || looked_at >= MAX_LOOKED_AT;
         found
     }
 
@@ -107,7 +138,7 @@ impl Tree {
         found: &mut Vec<(String, i32)>,
     ) {
         if flags.contains(ReadFlags::IGNORED) {
-            self.directories.remove(&wd);
+            self.forget(wd);
             return;
         }
         let Some(directory) = self.directories.get(&wd) else {
@@ -144,18 +175,7 @@ impl Tree {
         if flags.contains(ReadFlags::MOVED_FROM) {
             self.unwatch(&path);
         } else if created && self.watch(&path).is_ok() {
-            // What was moved in was there before; what is in a new directory is new.
-            let fresh = flags.contains(ReadFlags::CREATE);
-            let mut report = |path: &Path, written: bool| {
-                if fresh && seen.insert(path.to_owned()) {
-                    let shown = path.to_string_lossy().into_owned();
-                    found.push((shown.clone(), CREATE));
-                    if written {
-                        found.push((shown, WRITE));
-                    }
-                }
-            };
-            let _vanished = self.watch_below(&path, &mut report);
+            self.unseen.push((path, flags.contains(ReadFlags::CREATE)));
         }
     }
 
@@ -176,39 +196,77 @@ impl Tree {
         } else {
             flags
         };
+        let length = relative.as_os_str().len();
+        if self.directories.len() >= MAX_DIRECTORIES || self.text + length > MAX_TEXT {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "too many directories for one watch: watch a smaller tree",
+            ));
+        }
         let wd = inotify::add_watch(&self.inotify, self.root.join(relative), flags)?;
+        // A directory that moved keeps its number.
+        self.forget(wd);
         self.directories.insert(wd, relative.to_owned());
+        self.text += length;
         Ok(())
     }
 
-    /// Watches every directory below and reports each entry, with whether it is a file with content.
-    fn watch_below(
+    fn forget(&mut self, wd: i32) {
+        if let Some(path) = self.directories.remove(&wd) {
+            self.text -= path.as_os_str().len();
+        }
+    }
+
+    fn has_unseen(&self) -> bool {
+        self.current.is_some() || !self.unseen.is_empty()
+    }
+
+    /// Looks at a few entries: watches the directories and reports what is new. Says how many.
+    fn look(
         &mut self,
-        relative: &Path,
-        report: &mut impl FnMut(&Path, bool),
-    ) -> io::Result<()> {
-        let mut waiting = vec![relative.to_owned()];
-        while let Some(directory) = waiting.pop() {
+        seen: &mut HashSet<PathBuf>,
+        found: &mut Vec<(String, i32)>,
+    ) -> io::Result<usize> {
+        let Some((directory, fresh, mut children)) = self.next_unseen() else {
+            return Ok(0);
+        };
+        let mut glances = 0;
+        for child in children.by_ref().take(GLANCE) {
+            glances += 1;
+            let Ok(child) = child else { continue };
+            let path = directory.join(child.file_name());
             // It may have vanished meanwhile; its own removal is reported.
-            let Ok(children) = std::fs::read_dir(self.root.join(&directory)) else {
+            let Ok(kind) = child.file_type() else {
                 continue;
             };
-            for child in children.filter_map(Result::ok) {
-                let path = directory.join(child.file_name());
-                let Ok(found) = child.metadata() else {
-                    continue;
-                };
-                report(&path, found.is_file() && found.len() > 0);
-                if found.is_dir() {
-                    match self.watch(&path) {
-                        Ok(()) => waiting.push(path),
-                        Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => return Err(e),
-                        Err(_) => {}
-                    }
+            if fresh && seen.insert(path.clone()) {
+                let shown = path.to_string_lossy().into_owned();
+                found.push((shown.clone(), CREATE));
+                if kind.is_file() && child.metadata().is_ok_and(|found| found.len() > 0) {
+                    found.push((shown, WRITE));
+                }
+            }
+            if kind.is_dir() {
+                match self.watch(&path) {
+                    Ok(()) => self.unseen.push((path, fresh)),
+                    Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
+                    Err(_) => {}
                 }
             }
         }
-        Ok(())
+        if glances == GLANCE {
+            self.current = Some((directory, fresh, children));
+        }
+        Ok(glances)
+    }
+
+    fn next_unseen(&mut self) -> Option<(PathBuf, bool, ReadDir)> {
+        if let Some(current) = self.current.take() {
+            return Some(current);
+        }
+        let (directory, fresh) = self.unseen.pop()?;
+        let children = std::fs::read_dir(self.root.join(&directory)).ok()?;
+        Some((directory, fresh, children))
     }
 
     fn unwatch(&mut self, relative: &Path) {
@@ -220,8 +278,11 @@ impl Tree {
             .collect();
         for wd in gone {
             let _ended = inotify::remove_watch(&self.inotify, wd);
-            self.directories.remove(&wd);
+            self.forget(wd);
         }
+        self.unseen.retain(|(path, _)| !path.starts_with(relative));
+        self.current
+            .take_if(|(path, ..)| path.starts_with(relative));
     }
 }
 

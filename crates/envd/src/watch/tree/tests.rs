@@ -80,3 +80,47 @@ fn a_directory_that_moved_out_is_no_longer_watched() {
     fs::write(elsewhere.path().join("d/e/f"), "x").unwrap();
     assert_eq!(events(&mut tree), []);
 }
+
+#[test]
+fn a_large_tree_that_moves_in_is_watched_a_part_at_a_time() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let wide = elsewhere.path().join("d");
+    let directories = MAX_LOOKED_AT / OPENING;
+    for n in 0..directories {
+        fs::create_dir_all(wide.join(format!("{n}/e"))).unwrap();
+    }
+    let mut tree = Tree::new(root.path().into(), true).unwrap();
+    fs::rename(&wide, root.path().join("d")).unwrap();
+    assert_eq!(events(&mut tree), [event("d", CREATE)]);
+    assert!(tree.has_more(), "it was too much for one read");
+    let mut reads = 0;
+    while tree.has_more() {
+        assert_eq!(events(&mut tree), []);
+        reads += 1;
+        assert!(reads < 10_000);
+    }
+    for n in [0, directories - 1] {
+        let name = format!("d/{n}/e/f");
+        fs::write(root.path().join(&name), "").unwrap();
+        assert_eq!(events(&mut tree), [event(&name, CREATE)]);
+    }
+}
+
+#[test]
+fn paths_too_long_for_one_watch_are_refused_and_forgotten_ones_make_room() {
+    let root = tempfile::tempdir().unwrap();
+    let mut tree = Tree::new(root.path().into(), true).unwrap();
+    let mut deep = PathBuf::new();
+    for _ in 0..15 {
+        deep.push("n".repeat(250));
+    }
+    fs::create_dir_all(root.path().join(&deep)).unwrap();
+    tree.text = MAX_TEXT - deep.as_os_str().len();
+    let full = tree.text;
+    tree.watch(&deep).unwrap();
+    let refused = tree.watch(deep.parent().unwrap()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    tree.unwatch(&deep);
+    assert_eq!(tree.text, full);
+    tree.watch(deep.parent().unwrap()).unwrap();
+}
