@@ -31,10 +31,10 @@ enum Retry {
     After(Duration),
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorBody {
     code: u16,
-    message: &'a str,
+    message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_code: Option<&'static str>,
 }
@@ -67,6 +67,14 @@ impl ApiError {
         Self::new(StatusCode::NOT_IMPLEMENTED, message).coded("not_supported_yet")
     }
 
+    pub(crate) fn into_body(self) -> ErrorBody {
+        ErrorBody {
+            code: self.status.as_u16(),
+            message: self.message,
+            error_code: self.error_code,
+        }
+    }
+
     fn coded(mut self, error_code: &'static str) -> Self {
         self.error_code = Some(error_code);
         self
@@ -80,14 +88,10 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = Body {
-            code: self.status.as_u16(),
-            message: &self.message,
-            error_code: self.error_code,
-        };
-        let mut response = (self.status, Json(body)).into_response();
+        let (status, retry) = (self.status, self.retry);
+        let mut response = (status, Json(self.into_body())).into_response();
         let headers = response.headers_mut();
-        match self.retry {
+        match retry {
             Retry::Unsaid => {}
             Retry::Never => {
                 headers.insert("should-retry", HeaderValue::from_static("false"));
@@ -113,13 +117,16 @@ impl From<ControlError> for ApiError {
             | ControlError::TemplateNotFound(_)
             | ControlError::TagNotFound { .. }
             | ControlError::KeyNotFound(_) => plain(StatusCode::NOT_FOUND),
-            ControlError::Invalid(_) | ControlError::InvalidReference(_) => {
-                plain(StatusCode::BAD_REQUEST)
+            ControlError::Invalid(_)
+            | ControlError::InvalidReference(_)
+            | ControlError::SnapshotInUse { .. } => plain(StatusCode::BAD_REQUEST),
+            ControlError::TemplateForbidden(_) | ControlError::TemplateOfAnother(_) => {
+                plain(StatusCode::FORBIDDEN)
             }
-            ControlError::TemplateForbidden(_) => plain(StatusCode::FORBIDDEN),
             ControlError::SandboxEnding { .. }
             | ControlError::AlreadyRunning { .. }
             | ControlError::AlreadyPaused { .. }
+            | ControlError::ForkOfPaused { .. }
             | ControlError::SandboxNotRunning { .. }
             | ControlError::TenantExists(_)
             | ControlError::LastKey => plain(StatusCode::CONFLICT),

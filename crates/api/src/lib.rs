@@ -4,7 +4,7 @@
 //!
 //! # Layout
 //! - `router`: every route, also those that are not supported yet
-//! - `sandboxes`, `templates`, `tags`, `keys`, `teams`: the resources
+//! - `sandboxes`, `snapshots`, `templates`, `tags`, `keys`, `teams`: the resources
 //! - `unsupported`: what is not built yet says so
 //! - `auth`, `body`, `path`, `query`: reading a request
 //! - `page`, `wire`: writing an answer
@@ -22,6 +22,7 @@ mod path;
 mod query;
 mod router;
 mod sandboxes;
+mod snapshots;
 mod tags;
 mod teams;
 mod templates;

@@ -12,8 +12,8 @@ use soulbox_control::Control;
 use crate::{
     cors,
     error::ApiError,
-    health, keys, sandboxes, tags, teams, templates, trace,
-    unsupported::{anywhere, gone, of_sandbox, without_key},
+    health, keys, sandboxes, snapshots, tags, teams, templates, trace,
+    unsupported::{anywhere, gone, without_key},
 };
 
 #[derive(Debug, Clone)]
@@ -48,12 +48,7 @@ pub fn router(control: Arc<Control>, config: ApiConfig) -> Router {
 }
 
 fn sandbox_routes() -> Router<App> {
-    use sandboxes::{create, detail, lifecycle, list, logs, metrics, network, rest};
-    let fork = of_sandbox("forking a sandbox", "create another one and copy the files");
-    let snapshot = of_sandbox(
-        "a snapshot of a sandbox",
-        "download the files that you need",
-    );
+    use sandboxes::{create, detail, fork, lifecycle, list, logs, metrics, network, rest};
     Router::new()
         .route("/sandboxes", post(create::v1).get(list::v1))
         .route("/v2/sandboxes", post(create::v2).get(list::v2))
@@ -69,8 +64,9 @@ fn sandbox_routes() -> Router<App> {
         .route("/sandboxes/{id}/logs", get(logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(logs::v2))
         .route("/sandboxes/{id}/pause", post(rest::pause))
-        .route("/sandboxes/{id}/fork", fork)
-        .route("/sandboxes/{id}/snapshots", snapshot)
+        .route("/sandboxes/{id}/fork", post(fork::fork))
+        .route("/sandboxes/{id}/snapshots", post(snapshots::create))
+        .route("/snapshots", get(snapshots::list))
 }
 
 fn template_routes() -> Router<App> {
@@ -118,7 +114,6 @@ fn tenant_routes() -> Router<App> {
 
 /// What is not built yet. Each one says so to whoever has a key.
 fn later_routes() -> Router<App> {
-    let snapshots = || anywhere("a snapshot", "create sandboxes from templates");
     let volumes = || anywhere("a volume", "copy files with the files API");
     let secrets = || anywhere("a stored secret", "pass values in `envs`");
     let metrics = || anywhere("a team's metrics", "ask for those of its sandboxes");
@@ -126,7 +121,6 @@ fn later_routes() -> Router<App> {
     let nodes = || anywhere("managing nodes over HTTP", "use `soulbox` on the server");
     let content = || without_key("a volume", "copy files with the files API");
     Router::new()
-        .route("/snapshots", snapshots())
         .route("/volumes", volumes())
         .route("/volumes/{id}", volumes())
         .route("/volumecontent/{id}/path", content())

@@ -3,6 +3,7 @@
 pub(crate) mod create;
 pub(crate) mod detail;
 mod features;
+pub(crate) mod fork;
 pub(crate) mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod logs;

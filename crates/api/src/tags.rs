@@ -1,9 +1,10 @@
-//! Tags of templates. The server's own have one, `default`, and nobody can give them another.
+//! Tags of templates. The server's own have one, `default`, and nobody can give them another; those
+//! of a snapshot each mean one of its builds.
 
 use axum::{Json, extract::State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use soulbox_control::{Error as ControlError, Reference};
+use soulbox_control::Reference;
 
 use crate::{
     auth::Caller,
@@ -22,7 +23,7 @@ const DEFAULT_TAG: &str = "default";
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Tag {
     #[serde(rename = "tag")]
-    name: &'static str,
+    name: String,
     #[serde(rename = "buildID")]
     build_id: String,
     created_at: String,
@@ -30,7 +31,7 @@ pub(crate) struct Tag {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Count {
-    total: u32,
+    total: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,6 +39,13 @@ pub(crate) struct Count {
 pub(crate) struct Exists {
     exists: bool,
     normalized_tag: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Assigned {
+    tags: Vec<String>,
+    #[serde(rename = "buildID")]
+    build_id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,67 +62,74 @@ pub(crate) struct RemoveBody {
 
 pub(crate) async fn list(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(name): Segment<String>,
-) -> Result<Json<[Tag; 1]>> {
-    let info = find(&app, &name)?.info;
-    let created_at = timestamp(info.created_at);
-    Ok(Json([Tag {
-        name: DEFAULT_TAG,
-        build_id: info.build_id,
-        created_at,
-    }]))
+) -> Result<Json<Vec<Tag>>> {
+    let tags = find(&app, &caller, &name)?.tags.into_iter();
+    let tags = tags.map(|(name, build_id, at)| Tag {
+        name,
+        build_id,
+        created_at: timestamp(at),
+    });
+    Ok(Json(tags.collect()))
 }
 
 pub(crate) async fn count(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(name): Segment<String>,
 ) -> Result<Json<Count>> {
-    find(&app, &name)?;
-    Ok(Json(Count { total: 1 }))
+    let total = find(&app, &caller, &name)?.tags.len();
+    Ok(Json(Count { total }))
 }
 
 pub(crate) async fn exists(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(name): Segment<String>,
     query: Query,
 ) -> Result<Json<Exists>> {
-    find(&app, &name)?;
+    let tags = find(&app, &caller, &name)?.tags;
     let tag = query
         .text("tag")
         .ok_or_else(|| ApiError::bad_request("tag is required"))?;
     let tag = check_tag(tag)?;
     Ok(Json(Exists {
-        exists: tag == DEFAULT_TAG,
+        exists: tags.iter().any(|(own, ..)| *own == tag),
         normalized_tag: tag,
     }))
 }
 
 pub(crate) async fn assign(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Body(body): Body<AssignBody>,
-) -> Result<StatusCode> {
-    check_tags(&body.tags)?;
-    app.control.resolve_template(&body.target)?;
-    Err(ControlError::TemplateForbidden(body.target).into())
+) -> Result<(StatusCode, Json<Assigned>)> {
+    let tags = check_tags(&body.tags)?;
+    let build_id = app
+        .control
+        .assign_tags(&caller.tenant, &body.target, tags.clone())
+        .await?;
+    Ok((StatusCode::CREATED, Json(Assigned { tags, build_id })))
 }
 
 pub(crate) async fn remove(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Body(body): Body<RemoveBody>,
 ) -> Result<StatusCode> {
-    if Reference::parse(&body.name)?.tag.is_some() {
+    let reference = Reference::parse(&body.name)?;
+    if reference.tag.is_some() {
         return Err(ApiError::bad_request("the name takes no tag"));
     }
-    if check_tags(&body.tags)?.iter().any(|tag| tag == DEFAULT_TAG) {
+    let tags = check_tags(&body.tags)?;
+    if tags.iter().any(|tag| tag == DEFAULT_TAG) {
         return Err(ApiError::bad_request("Cannot delete the 'default' tag"));
     }
-    find(&app, &body.name)?;
-    Err(ControlError::TemplateForbidden(body.name).into())
+    app.control
+        .remove_tags(&caller.tenant, &reference, tags)
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn check_tags(tags: &[String]) -> Result<Vec<String>> {

@@ -1,9 +1,10 @@
-//! Templates. So far all of them are the server's own: anybody can use them, nobody can change them.
+//! Templates: the server's own, which anybody can use and nobody can change, and the tenants'
+//! snapshots.
 
 use axum::{Json, extract::State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use soulbox_control::{Error as ControlError, Reference, Template};
+use soulbox_control::{Error as ControlError, Reference, Template, TemplateBuild};
 use soulbox_types::ENVD_VERSION;
 use uuid::Uuid;
 
@@ -39,7 +40,7 @@ pub(crate) struct TemplateAnswer {
     created_by: Option<()>,
     last_spawned_at: Option<String>,
     spawn_count: u64,
-    build_count: u32,
+    build_count: usize,
     envd_version: &'static str,
     build_status: &'static str,
     is_default: bool,
@@ -50,7 +51,7 @@ pub(crate) struct TemplateAnswer {
 pub(crate) struct WithBuilds {
     #[serde(flatten)]
     template: TemplateAnswer,
-    builds: [Build; 1],
+    builds: Vec<Build>,
 }
 
 #[derive(Debug, Serialize)]
@@ -106,6 +107,8 @@ pub(crate) struct PatchBody {
 
 impl From<Template> for TemplateAnswer {
     fn from(template: Template) -> Self {
+        let names = full_names(&template);
+        let updated_at = template.builds.last().map(|build| build.created_at);
         let info = template.info;
         Self {
             template_id: info.id.into(),
@@ -114,34 +117,46 @@ impl From<Template> for TemplateAnswer {
             memory_mb: info.limits.memory_mib,
             disk_size_mb: info.limits.disk_mib,
             public: info.public,
-            names: info.aliases.clone(),
+            names,
             aliases: info.aliases,
             created_at: timestamp(info.created_at),
-            updated_at: timestamp(info.created_at),
+            updated_at: timestamp(updated_at.unwrap_or(info.created_at)),
             created_by: None,
             last_spawned_at: template.last_spawned_at.map(timestamp),
             spawn_count: template.spawn_count,
-            build_count: 1,
+            build_count: template.builds.len(),
             envd_version: ENVD_VERSION,
             build_status: "ready",
-            is_default: true,
+            is_default: template.namespace.is_none(),
         }
     }
 }
 
-impl From<&TemplateAnswer> for Build {
-    fn from(template: &TemplateAnswer) -> Self {
+impl From<&TemplateBuild> for Build {
+    fn from(build: &TemplateBuild) -> Self {
+        let at = timestamp(build.created_at);
         Self {
-            id: template.build_id.clone(),
-            status: template.build_status,
-            created_at: template.created_at.clone(),
-            updated_at: template.updated_at.clone(),
-            finished_at: template.updated_at.clone(),
-            cpu_count: template.cpu_count,
-            memory_mb: template.memory_mb,
-            disk_size_mb: template.disk_size_mb,
-            envd_version: template.envd_version,
+            id: build.id.clone(),
+            status: "ready",
+            created_at: at.clone(),
+            updated_at: at.clone(),
+            finished_at: at,
+            cpu_count: build.limits.cpu_count(),
+            memory_mb: build.limits.memory_mib,
+            disk_size_mb: build.limits.disk_mib,
+            envd_version: ENVD_VERSION,
         }
+    }
+}
+
+/// With the namespace, where there is one.
+fn full_names(template: &Template) -> Vec<String> {
+    let aliases = template.info.aliases.iter();
+    match &template.namespace {
+        None => aliases.cloned().collect(),
+        Some(namespace) => aliases
+            .map(|alias| format!("{namespace}/{alias}"))
+            .collect(),
     }
 }
 
@@ -190,26 +205,22 @@ pub(crate) async fn list_default(State(app): State<App>, _: Caller) -> Json<Vec<
 /// By id only.
 pub(crate) async fn get(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(id): Segment<String>,
 ) -> Result<Json<WithBuilds>> {
-    let template = app
-        .control
-        .template(&id)
-        .ok_or(ControlError::TemplateNotFound(id))?;
-    let template = TemplateAnswer::from(template);
+    let template = app.control.template(&caller.tenant, &id)?;
     Ok(Json(WithBuilds {
-        builds: [Build::from(&template)],
-        template,
+        builds: template.builds.iter().rev().map(Build::from).collect(),
+        template: template.into(),
     }))
 }
 
 pub(crate) async fn alias(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(alias): Segment<String>,
 ) -> Result<Json<Alias>> {
-    let template = app.control.resolve_template(&alias)?;
+    let template = app.control.resolve_template(&caller.tenant, &alias)?;
     let (template_id, public) = (template.info.id.into(), template.info.public);
     Ok(Json(Alias {
         template_id,
@@ -217,84 +228,93 @@ pub(crate) async fn alias(
     }))
 }
 
+/// A snapshot, with all of its tags.
 pub(crate) async fn delete(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(name): Segment<String>,
 ) -> Result<StatusCode> {
-    find(&app, &name)?;
-    Err(ControlError::TemplateForbidden(name).into())
+    let reference = Reference::parse(&name)?;
+    app.control
+        .delete_snapshot(&caller.tenant, &reference)
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn patch_v1(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(name): Segment<String>,
     OptionalJson(body): OptionalJson<PatchBody>,
 ) -> Result<Json<()>> {
-    patch(&app, name, &body).map(|_| Json(()))
+    patch(&app, &caller, name, &body).map(|_| Json(()))
 }
 
 pub(crate) async fn patch_v2(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment(name): Segment<String>,
     OptionalJson(body): OptionalJson<PatchBody>,
 ) -> Result<Json<Names>> {
-    patch(&app, name, &body).map(|template| {
+    patch(&app, &caller, name, &body).map(|template| {
         Json(Names {
-            names: template.info.aliases,
+            names: full_names(&template),
         })
     })
 }
 
 pub(crate) async fn build_status(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment((name, build)): Segment<(String, String)>,
 ) -> Result<Json<BuildStatus>> {
-    let template = find_build(&app, &name, &build)?;
+    let template = find_build(&app, &caller, &name, &build)?;
     Ok(Json(BuildStatus {
         template_id: template.info.id.into(),
-        build_id: template.info.build_id,
+        build_id: build,
         status: "ready",
         logs: [],
         log_entries: [],
     }))
 }
 
-/// Built-in templates are not built from steps: there is nothing to log.
+/// Neither the server's templates nor snapshots are built from steps: there is nothing to log.
 pub(crate) async fn build_logs(
     State(app): State<App>,
-    _: Caller,
+    caller: Caller,
     Segment((name, build)): Segment<(String, String)>,
 ) -> Result<Json<BuildLogs>> {
-    find_build(&app, &name, &build)?;
+    find_build(&app, &caller, &name, &build)?;
     Ok(Json(BuildLogs { logs: [] }))
 }
 
 /// By id or name, whatever the tag.
-pub(crate) fn find(app: &App, name: &str) -> Result<Template> {
-    let found = app.control.find_template(&Reference::parse(name)?);
+pub(crate) fn find(app: &App, caller: &Caller, name: &str) -> Result<Template> {
+    let reference = Reference::parse(name)?;
+    let found = app.control.find_template(&caller.tenant, &reference)?;
     Ok(found.ok_or_else(|| ControlError::TemplateNotFound(name.to_owned()))?)
 }
 
-fn find_build(app: &App, name: &str, build: &str) -> Result<Template> {
+fn find_build(app: &App, caller: &Caller, name: &str, build: &str) -> Result<Template> {
     if Uuid::try_parse(build).is_err() {
         return Err(ApiError::bad_request("Invalid build ID"));
     }
-    let template = find(app, name)?;
-    if template.info.build_id != build {
+    let template = find(app, caller, name)?;
+    if template.builds.iter().all(|own| own.id != build) {
         return Err(ApiError::not_found(format!("build '{build}' not found")));
     }
     Ok(template)
 }
 
-fn patch(app: &App, name: String, body: &PatchBody) -> Result<Template> {
-    let template = find(app, &name)?;
+fn patch(app: &App, caller: &Caller, name: String, body: &PatchBody) -> Result<Template> {
+    let template = find(app, caller, &name)?;
     match body.public {
         None => Ok(template),
         Some(public) if public == template.info.public => Ok(template),
+        Some(_) if template.namespace.is_some() => Err(ApiError::not_supported(
+            "publishing a snapshot",
+            "share its files instead",
+        )),
         Some(_) => Err(ControlError::TemplateForbidden(name).into()),
     }
 }

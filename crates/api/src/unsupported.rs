@@ -1,30 +1,13 @@
 //! What is not built yet says so: never a success that did nothing.
 
-use axum::{
-    extract::State,
-    routing::{MethodRouter, any},
-};
+use axum::routing::{MethodRouter, any};
 use http::StatusCode;
 
-use crate::{auth::Caller, error::ApiError, path::SandboxPath, router::App};
+use crate::{auth::Caller, error::ApiError, router::App};
 
 /// For whoever has a key.
 pub(crate) fn anywhere(what: &'static str, instead: &'static str) -> MethodRouter<App> {
     any(async move |_: Caller| ApiError::not_supported(what, instead))
-}
-
-/// About one sandbox: whether it exists is answered first.
-pub(crate) fn of_sandbox(what: &'static str, instead: &'static str) -> MethodRouter<App> {
-    any(
-        async move |State(app): State<App>, caller: Caller, SandboxPath(id): SandboxPath| match app
-            .control
-            .get(&caller.tenant, &id)
-            .await
-        {
-            Ok(_) => ApiError::not_supported(what, instead),
-            Err(error) => error.into(),
-        },
-    )
 }
 
 /// Where clients show other credentials than a key.

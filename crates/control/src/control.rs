@@ -8,8 +8,8 @@ use tokio_util::{
 };
 
 use crate::{
-    ControlConfig, Error, Result, keys::KeyRing, registry::Registry, template::Catalogue,
-    token::TokenMaker,
+    ControlConfig, Error, Result, keys::KeyRing, registry::Registry, shelf::Shelf,
+    template::Catalogue, token::TokenMaker,
 };
 
 /// Everything that tenants can ask for. Shared by all requests.
@@ -22,6 +22,7 @@ pub struct Control {
     pub(crate) keys: KeyRing,
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
+    pub(crate) shelf: Arc<Shelf>,
     /// What must be finished although its client may be gone.
     tasks: TaskTracker,
     /// Ends the background tasks with this value.
@@ -39,11 +40,13 @@ impl Control {
         // be missed.
         let events = node.events();
         let stop = CancellationToken::new();
+        let images = node.snapshots().into_iter().map(|s| s.id).collect();
         let control = Arc::new(Self {
             tokens: TokenMaker::new(&config.seed)?,
             keys: KeyRing::load(&store.tenants().await?, store.keys().await?)?,
             catalogue: Catalogue::new(config.templates.clone(), store.template_use().await?),
             registry: Registry::default(),
+            shelf: Arc::new(Shelf::load(&store, &images).await?),
             tasks: TaskTracker::new(),
             _stop: stop.clone().drop_guard(),
             config,
@@ -71,6 +74,10 @@ impl Control {
         if let Err(error) = self.flush_key_use().await {
             tracing::warn!(%error, "could not write when API keys were last used");
         }
+    }
+
+    pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
     }
 
     /// Runs work to its end even when the caller is dropped.

@@ -11,6 +11,7 @@ use crate::{
     Control, CreateRequest, Error, Result, Tenant,
     idempotency::{StoredAnswer, forget_before},
     request::lifetime,
+    shelf::ImageHold,
 };
 
 /// The node has its own, tighter limits per step; this one is for a node that does not answer.
@@ -40,10 +41,24 @@ impl From<&SandboxStatus> for Access {
 }
 
 /// A checked wish.
-struct Plan {
+pub(crate) struct Plan {
     spec: SandboxSpec,
     lifetime: Duration,
     record: Option<IdempotencyRecord>,
+    /// Until the node knows that the sandbox stands on it.
+    _image: Option<ImageHold>,
+}
+
+impl Plan {
+    /// Without an idempotency key.
+    pub(crate) fn new(spec: SandboxSpec, lifetime: Duration) -> Self {
+        Self {
+            spec,
+            lifetime,
+            record: None,
+            _image: None,
+        }
+    }
 }
 
 impl Control {
@@ -64,20 +79,20 @@ impl Control {
     fn plan(&self, tenant: &Tenant, request: CreateRequest) -> Result<Plan> {
         request.check()?;
         let lifetime = lifetime(request.timeout, self.config.max_timeout)?;
-        let template = self.catalogue.resolve(&request.template)?;
+        let origin = self.origin(tenant, &request.template)?;
         let id = SandboxId::random();
         let now = UnixMillis::now();
         let spec = SandboxSpec {
             tenant: tenant.id.clone(),
-            template: template.id.clone(),
-            alias: template.aliases.first().cloned(),
+            template: origin.template,
+            alias: origin.alias,
             limits: request
                 .resources
-                .over(template.limits, self.config.default_limits),
+                .over(origin.limits, self.config.default_limits),
             env: request.env,
             metadata: request.metadata,
             lifecycle: request.lifecycle.with_timeout(lifetime),
-            snapshot: None,
+            snapshot: origin.image,
             volumes: Vec::new(),
             access_token: request.secure.then(|| self.tokens.access_token(&id)),
             traffic_token: (!request.network.is_public()).then(|| self.tokens.traffic_token(&id)),
@@ -92,10 +107,11 @@ impl Control {
             spec,
             lifetime,
             record,
+            _image: origin.hold,
         })
     }
 
-    async fn carry_out(&self, plan: Plan) -> Result<Access> {
+    pub(crate) async fn carry_out(&self, plan: Plan) -> Result<Access> {
         if let Some(record) = &plan.record {
             // Before the limit is asked: the first request may have taken the last place.
             let forget = forget_before(plan.spec.created_at);

@@ -47,7 +47,7 @@ impl Control {
     }
 
     /// Ends one that is in phase `Ending`, and records it.
-    async fn end_owned(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
+    async fn end_owned(self: &Arc<Self>, id: &SandboxId, reason: EndReason) -> Result<()> {
         if let Err(error) = self.destroy_on_node(id, reason).await {
             self.registry.abort_end(id);
             return Err(error);
@@ -57,6 +57,7 @@ impl Control {
         // In this order: until the row has its end, a second kill waits and then says 404.
         self.registry.remove(id);
         tracing::info!(reason = reason.as_str(), "sandbox ended");
+        self.sweep_later();
         Ok(written?)
     }
 

@@ -37,6 +37,19 @@ pub enum Error {
     TagNotFound { template: String, tag: String },
     #[error("template '{0}' belongs to the server: make your own instead")]
     TemplateForbidden(String),
+    #[error("you don't have access to template '{0}'")]
+    TemplateOfAnother(String),
+    #[error(
+        "snapshot '{snapshot}' is used by {sandboxes} sandboxes (the first is {first}): kill them \
+         before you delete it"
+    )]
+    SnapshotInUse {
+        snapshot: String,
+        sandboxes: usize,
+        first: String,
+    },
+    #[error("Sandbox {id} is paused: connect to it before you fork it")]
+    ForkOfPaused { id: SandboxId },
     #[error(
         "you have reached the maximum number of concurrent sandboxes ({0}): kill some, or ask \
          the operator to raise the limit"

@@ -9,6 +9,7 @@
 //! - `registry`: which sandboxes are live and whose they are, in memory
 //! - `create`, `deadline`, `rest`, `ending`, `network`, `view`: what tenants do with sandboxes
 //! - `guest`: whether envd inside a sandbox answers
+//! - `snapshot`, `fork`, `shelf`: keeping the files of sandboxes, and making others from them
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
 //! - `template`, `reference`: templates and the names that mean them
 //! - `keys`, `api_key`: who may come in
@@ -21,6 +22,7 @@ mod create;
 mod deadline;
 mod ending;
 mod error;
+mod fork;
 mod guest;
 mod idempotency;
 mod keys;
@@ -30,6 +32,8 @@ mod reference;
 mod registry;
 mod request;
 mod rest;
+mod shelf;
+mod snapshot;
 mod template;
 mod token;
 mod view;
@@ -45,6 +49,7 @@ pub use self::{
     reference::Reference,
     request::{CreateRequest, LifecycleRequest, Resources},
     rest::Connected,
-    template::Template,
+    snapshot::SnapshotInfo,
+    template::{Template, TemplateBuild},
     view::{Metrics, Sandbox},
 };

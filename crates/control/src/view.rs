@@ -5,7 +5,7 @@ use std::time::Duration;
 use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, Paused, SandboxStatus};
 use soulbox_types::{Limits, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
-use crate::{Control, Error, Reference, Result, Template, Tenant, registry::Phase};
+use crate::{Control, Error, Result, Tenant, registry::Phase};
 
 const LOGS_LIMIT: Duration = Duration::from_secs(20);
 
@@ -86,28 +86,6 @@ impl Control {
                 limit: LOGS_LIMIT,
             }),
         }
-    }
-
-    pub fn templates(&self) -> Vec<Template> {
-        self.catalogue.all()
-    }
-
-    pub fn template(&self, id: &str) -> Option<Template> {
-        self.catalogue.by_id(id)
-    }
-
-    /// By name or id, whatever the tag.
-    pub fn find_template(&self, reference: &Reference) -> Option<Template> {
-        let info = self.catalogue.find(reference)?;
-        self.catalogue.by_id(info.id.as_str())
-    }
-
-    /// The one that a sandbox would be made from.
-    pub fn resolve_template(&self, reference: &str) -> Result<Template> {
-        let info = self.catalogue.resolve(reference)?;
-        self.catalogue
-            .by_id(info.id.as_str())
-            .ok_or_else(|| Error::TemplateNotFound(reference.to_owned()))
     }
 
     pub(crate) fn look_up(&self, tenant: &Tenant, id: &SandboxId) -> Lookup {

@@ -38,7 +38,7 @@ impl Control {
         });
     }
 
-    async fn record_end(&self, id: &SandboxId, reason: EndReason, detail: &str) {
+    async fn record_end(self: &Arc<Self>, id: &SandboxId, reason: EndReason, detail: &str) {
         if !self.registry.ended(id) {
             return;
         }
@@ -48,11 +48,12 @@ impl Control {
             // The next start finds the row without its sandbox and ends it.
             tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
         }
+        self.sweep_later();
     }
 
     /// Finds ends whose events were missed. One that is missing for the first time may have its
     /// event still on the way, and that knows the reason.
-    async fn resync(&self, missing_before: &HashSet<SandboxId>) -> HashSet<SandboxId> {
+    async fn resync(self: &Arc<Self>, missing_before: &HashSet<SandboxId>) -> HashSet<SandboxId> {
         let mut missing: HashSet<_> = self.registry.running().into_iter().collect();
         missing.retain(|id| self.node.get(id).is_none());
         for id in missing.intersection(missing_before) {
@@ -106,6 +107,7 @@ async fn maintain(control: Weak<Control>) {
         }
         if tick.is_multiple_of(TICKS_PER_RESYNC) {
             missing = control.resync(&missing).await;
+            control.sweep_later();
         }
         if tick.is_multiple_of(TICKS_PER_PRUNE)
             && let Err(error) = control.prune().await

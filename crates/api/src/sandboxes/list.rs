@@ -6,8 +6,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::HeaderValue;
-use soulbox_control::{Control, Reference, Sandbox};
-use soulbox_types::{SandboxState, TemplateId};
+use soulbox_control::{Control, Error as ControlError, Reference, Sandbox, Tenant};
+use soulbox_types::{SandboxSpec, SandboxState, TemplateId};
 
 use super::{detail::Listed, metadata_filter::MetadataFilter};
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) async fn v1(
 
 pub(crate) async fn v2(State(app): State<App>, caller: Caller, query: Query) -> Result<Response> {
     let paging = Paging::from_query(&query)?;
-    let filter = Filter::from_query(&query, &app.control)?;
+    let filter = Filter::from_query(&query, &app.control, &caller.tenant)?;
     let mut sandboxes = app.control.list(&caller.tenant);
     sandboxes.retain(|sandbox| filter.matches(sandbox));
     let running = sandboxes
@@ -75,12 +75,14 @@ struct States {
 enum TemplateFilter {
     Any,
     Only(TemplateId),
+    /// Those that stand on one of these.
+    Snapshot(Vec<TemplateId>),
     /// A template that does not exist has no sandboxes.
     Unknown,
 }
 
 impl Filter {
-    fn from_query(query: &Query, control: &Control) -> Result<Self> {
+    fn from_query(query: &Query, control: &Control, tenant: &Tenant) -> Result<Self> {
         let started_after = query.text("startedAfter").map(|text| {
             let bad = || ApiError::bad_request("startedAfter must be an RFC 3339 time");
             parse_timestamp(text).ok_or_else(bad)
@@ -89,7 +91,7 @@ impl Filter {
             metadata: metadata_filter(query)?,
             states: States::from_query(query)?,
             started_after: started_after.transpose()?,
-            template: TemplateFilter::from_query(query, control)?,
+            template: TemplateFilter::from_query(query, control, tenant)?,
         })
     }
 
@@ -101,7 +103,7 @@ impl Filter {
             self.states.paused
         };
         state
-            && self.template.matches(&spec.template)
+            && self.template.matches(spec)
             && self
                 .started_after
                 .is_none_or(|after| after.is_not_after(spec.created_at))
@@ -131,7 +133,7 @@ impl States {
 }
 
 impl TemplateFilter {
-    fn from_query(query: &Query, control: &Control) -> Result<Self> {
+    fn from_query(query: &Query, control: &Control, tenant: &Tenant) -> Result<Self> {
         let Some(text) = query.text("template") else {
             return Ok(Self::Any);
         };
@@ -139,15 +141,21 @@ impl TemplateFilter {
         if reference.tag.is_some() {
             return Err(ApiError::bad_request("the template filter takes no tag"));
         }
-        Ok(control
-            .find_template(&reference)
-            .map_or(Self::Unknown, |t| Self::Only(t.info.id)))
+        Ok(match control.find_template(tenant, &reference) {
+            Ok(None) | Err(ControlError::TemplateOfAnother(_)) => Self::Unknown,
+            Err(error) => return Err(error.into()),
+            Ok(Some(found)) if found.namespace.is_none() => Self::Only(found.info.id),
+            Ok(Some(found)) => {
+                Self::Snapshot(found.builds.into_iter().filter_map(|b| b.image).collect())
+            }
+        })
     }
 
-    fn matches(&self, template: &TemplateId) -> bool {
+    fn matches(&self, spec: &SandboxSpec) -> bool {
         match self {
             Self::Any => true,
-            Self::Only(only) => only == template,
+            Self::Only(only) => *only == spec.template,
+            Self::Snapshot(images) => spec.snapshot.as_ref().is_some_and(|i| images.contains(i)),
             Self::Unknown => false,
         }
     }

@@ -109,6 +109,7 @@ pub(crate) struct TestRequest {
     body: Body,
 }
 
+#[allow(dead_code, reason = "each test crate uses a part of it")]
 impl TestRequest {
     pub(crate) fn anonymous(mut self) -> Self {
         self.headers.retain(|(name, _)| name != "x-api-key");

@@ -11,13 +11,15 @@ use soulbox_runtime::{
     Snapshot, Stats,
 };
 use soulbox_types::{
-    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier, UnixMillis,
+    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier,
+    UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
 #[derive(Debug)]
 pub(crate) struct MemoryNode {
     sandboxes: std::sync::Mutex<HashMap<SandboxId, Memory>>,
+    snapshots: std::sync::Mutex<HashMap<TemplateId, Snapshot>>,
     failure: std::sync::Mutex<Option<Error>>,
     events: broadcast::Sender<NodeEvent>,
     /// A test that holds it for writing holds up every create.
@@ -38,6 +40,7 @@ impl Default for MemoryNode {
     fn default() -> Self {
         Self {
             sandboxes: std::sync::Mutex::default(),
+            snapshots: std::sync::Mutex::default(),
             failure: std::sync::Mutex::default(),
             events: broadcast::channel(16).0,
             creating: RwLock::default(),
@@ -125,6 +128,11 @@ impl Node for MemoryNode {
         if let Some(error) = self.failure.lock().unwrap().take() {
             return Err(error);
         }
+        if let Some(image) = &spec.snapshot
+            && !self.snapshots.lock().unwrap().contains_key(image)
+        {
+            return Err(Error::TemplateNotFound(image.clone()));
+        }
         let id = spec.id.clone();
         self.add(spec);
         self.get(&id).ok_or(Error::SandboxNotFound(id))
@@ -199,15 +207,53 @@ impl Node for MemoryNode {
         Ok(if both { Kept::Memory } else { Kept::Filesystem })
     }
 
-    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
-        Err(Error::SandboxNotFound(id.clone()))
+    async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot> {
+        if let Some(error) = self.failure.lock().unwrap().take() {
+            return Err(error);
+        }
+        let missing = || Error::SandboxNotFound(id.clone());
+        let spec = self.get(id).ok_or_else(missing)?.spec;
+        let mut snapshots = self.snapshots.lock().unwrap();
+        let below = spec.snapshot.and_then(|below| snapshots.get(&below));
+        let taken = Snapshot {
+            id: snapshot.clone(),
+            source: id.clone(),
+            template: spec.template,
+            parents: below.map_or(Vec::new(), |below| {
+                let mut parents = vec![below.id.clone()];
+                parents.extend(below.parents.clone());
+                parents
+            }),
+            limits: spec.limits,
+            created_at: UnixMillis::now(),
+            bytes: 0,
+            checksum: String::new(),
+        };
+        snapshots.insert(snapshot, taken.clone());
+        Ok(taken)
     }
-    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
+
+    async fn delete_snapshot(&self, snapshot: &TemplateId) -> Result<()> {
+        let mut snapshots = self.snapshots.lock().unwrap();
+        let below = snapshots.values().any(|s| s.parents.contains(snapshot));
+        let used = self
+            .list()
+            .iter()
+            .any(|s| s.spec.snapshot.as_ref() == Some(snapshot));
+        if below || used {
+            return Err(Error::InUse {
+                what: format!("snapshot {snapshot}"),
+                users: "others".into(),
+            });
+        }
+        snapshots.remove(snapshot);
         Ok(())
     }
+
     fn snapshots(&self) -> Vec<Snapshot> {
-        Vec::new()
+        self.snapshots.lock().unwrap().values().cloned().collect()
     }
+
     fn paused(&self, id: &SandboxId) -> Option<Paused> {
         self.sandboxes.lock().unwrap().get(id)?.paused
     }

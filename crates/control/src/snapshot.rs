@@ -1,0 +1,334 @@
+//! Keeping the files of a sandbox, to make others from.
+//!
+//! An image is doomed before it is made and kept when its rows are written, so that a crash at any
+//! moment leaves nothing behind that nobody knows.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use soulbox_runtime::{Error as NodeError, Snapshot};
+use soulbox_store::{SnapshotBuildRow, SnapshotRow, SnapshotTagRow};
+use soulbox_types::{SandboxId, SandboxState, TemplateId, UnixMillis};
+use tokio::time::timeout;
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::{
+    Control, Error, Reference, Result, Tenant,
+    reference::DEFAULT_TAG,
+    shelf::{ImageHold, Shelved},
+    template::Found,
+};
+
+/// A large disk is copied at the speed of the machine's own.
+const CAPTURE_LIMIT: Duration = Duration::from_mins(10);
+const REMOVE_LIMIT: Duration = Duration::from_mins(2);
+
+/// A snapshot as its tenant sees it: one tag of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    pub template: TemplateId,
+    /// The tenant's slug.
+    pub namespace: String,
+    pub name: Option<String>,
+    pub tag: String,
+    pub source: SandboxId,
+    pub created_at: UnixMillis,
+}
+
+impl SnapshotInfo {
+    /// What can be given wherever a template is asked for.
+    pub fn id(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{}/{name}:{}", self.namespace, self.tag),
+            None => format!("{}:{}", self.template, self.tag),
+        }
+    }
+
+    pub fn full_name(&self) -> Option<String> {
+        let name = self.name.as_ref()?;
+        Some(format!("{}/{name}", self.namespace))
+    }
+}
+
+/// Under what a new build is kept.
+struct Label {
+    name: Option<String>,
+    tag: String,
+}
+
+impl Control {
+    /// Captures the files of a running sandbox, which goes on. The same name again adds a build,
+    /// and the tag moves to it.
+    pub async fn create_snapshot(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &SandboxId,
+        name: Option<&str>,
+    ) -> Result<SnapshotInfo> {
+        let label = Label::parse(tenant, name)?;
+        let (control, tenant, id) = (Arc::clone(self), tenant.clone(), id.clone());
+        let work = async move {
+            control.running(&tenant, &id).await?;
+            let (taken, _hold) = control.capture(&tenant, &id).await?;
+            let info = control.keep(&tenant, taken, label).await?;
+            tracing::info!(snapshot = info.id(), "snapshot kept");
+            Ok(info)
+        };
+        let made = self.finish(work.in_current_span()).await;
+        if made.is_err() {
+            self.sweep_later();
+        }
+        made
+    }
+
+    /// All of the tenant's, in no particular order.
+    pub fn snapshots(&self, tenant: &Tenant) -> Vec<SnapshotInfo> {
+        self.shelf
+            .of(&tenant.id)
+            .iter()
+            .flat_map(|shelved| {
+                shelved.tags.values().filter_map(|tag| {
+                    let build = shelved.build(&tag.tag)?;
+                    Some(info(tenant, &shelved.row, build, tag))
+                })
+            })
+            .collect()
+    }
+
+    /// Forgets a snapshot with all of its builds and tags. Refused while sandboxes stand on it;
+    /// what other snapshots stand on stays on disk until they are gone.
+    pub async fn delete_snapshot(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        reference: &Reference,
+    ) -> Result<()> {
+        let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
+        let work = async move {
+            let _writing = control.shelf.writing.lock().await;
+            let shelved = control.own_snapshot(&tenant, &reference)?;
+            let users = control.users_of(&shelved);
+            if let Some(first) = users.first() {
+                return Err(Error::SnapshotInUse {
+                    snapshot: reference.name,
+                    sandboxes: users.len(),
+                    first: first.clone(),
+                });
+            }
+            control.store.delete_snapshot(&shelved.row.template).await?;
+            control.shelf.remove(&shelved.row.template);
+            tracing::info!(template = %shelved.row.template, "snapshot deleted");
+            Ok(())
+        };
+        self.finish(work.in_current_span()).await?;
+        self.sweep_later();
+        Ok(())
+    }
+
+    /// Lets more tags mean the build that `target` means. Answers the build's id.
+    pub async fn assign_tags(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        target: &str,
+        tags: Vec<String>,
+    ) -> Result<String> {
+        if let Some(bad) = tags.iter().find(|tag| Uuid::try_parse(tag).is_ok()) {
+            let message = format!("Invalid tag '{bad}': a tag cannot be a UUID");
+            return Err(Error::Invalid(message));
+        }
+        let reference = Reference::parse(target)?;
+        let (control, tenant) = (Arc::clone(self), tenant.clone());
+        let work = async move {
+            let _writing = control.shelf.writing.lock().await;
+            let shelved = control.own_snapshot(&tenant, &reference)?;
+            let tag = reference.tag.as_deref().unwrap_or(DEFAULT_TAG);
+            let build = shelved.build(tag).ok_or_else(|| Error::TagNotFound {
+                template: reference.name.clone(),
+                tag: tag.to_owned(),
+            })?;
+            let assigned_at = UnixMillis::now();
+            let rows = tags.into_iter().map(|tag| SnapshotTagRow {
+                template: shelved.row.template.clone(),
+                tag,
+                build: build.id.clone(),
+                assigned_at,
+            });
+            let rows: Vec<_> = rows.collect();
+            control.store.tag_snapshot(&rows).await?;
+            control.shelf.tag(rows);
+            Ok(build.id.clone())
+        };
+        self.finish(work.in_current_span()).await
+    }
+
+    /// The builds stay, and can be used by their ids.
+    pub async fn remove_tags(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        reference: &Reference,
+        tags: Vec<String>,
+    ) -> Result<()> {
+        let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
+        let work = async move {
+            let _writing = control.shelf.writing.lock().await;
+            let template = control.own_snapshot(&tenant, &reference)?.row.template;
+            control.store.untag_snapshot(&template, &tags).await?;
+            control.shelf.untag(&template, &tags);
+            Ok(())
+        };
+        self.finish(work.in_current_span()).await
+    }
+
+    /// Makes an image that is doomed and held.
+    pub(crate) async fn capture(
+        &self,
+        tenant: &Tenant,
+        id: &SandboxId,
+    ) -> Result<(Snapshot, ImageHold)> {
+        let image = TemplateId::random();
+        self.store.doom_image(&image).await?;
+        let hold = self.shelf.hold(&image);
+        self.shelf.doom(&image);
+        match timeout(CAPTURE_LIMIT, self.node.snapshot(id, image)).await {
+            Ok(Ok(snapshot)) => Ok((snapshot, hold)),
+            Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
+            Ok(Err(NodeError::WrongState { state, .. })) => Err(match state {
+                SandboxState::Paused => Error::SandboxPaused { id: id.clone() },
+                _ => Error::SandboxEnding { id: id.clone() },
+            }),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Error::Timeout {
+                what: "taking the snapshot",
+                limit: CAPTURE_LIMIT,
+            }),
+        }
+    }
+
+    async fn keep(&self, tenant: &Tenant, taken: Snapshot, label: Label) -> Result<SnapshotInfo> {
+        let _writing = self.shelf.writing.lock().await;
+        let known = label
+            .name
+            .as_ref()
+            .and_then(|name| self.shelf.row_named(&tenant.id, name));
+        let row = known.unwrap_or_else(|| SnapshotRow {
+            template: TemplateId::random(),
+            tenant: tenant.id.clone(),
+            name: label.name,
+            created_at: taken.created_at,
+        });
+        let build = SnapshotBuildRow {
+            id: Uuid::now_v7().to_string(),
+            template: row.template.clone(),
+            image: taken.id,
+            source: taken.source,
+            base: taken.template,
+            limits: taken.limits,
+            created_at: taken.created_at,
+        };
+        let tag = SnapshotTagRow {
+            template: row.template.clone(),
+            tag: label.tag,
+            build: build.id.clone(),
+            assigned_at: UnixMillis::now(),
+        };
+        let written = self.store.insert_snapshot_build(&row, &build, &tag);
+        written.await?;
+        let info = info(tenant, &row, &build, &tag);
+        self.shelf.add(row, build, tag);
+        Ok(info)
+    }
+
+    /// The tenant's own, whatever the tag.
+    fn own_snapshot(&self, tenant: &Tenant, reference: &Reference) -> Result<Shelved> {
+        let unknown = || Error::TemplateNotFound(reference.name.clone());
+        match self.look_up_template(tenant, reference)? {
+            None => Err(unknown()),
+            Some(Found::BuiltIn(_)) => Err(Error::TemplateForbidden(reference.name.clone())),
+            Some(Found::Snapshot(shelved)) => Ok(*shelved),
+        }
+    }
+
+    /// Sandboxes that stand on it, and those that are about to.
+    fn users_of(&self, shelved: &Shelved) -> Vec<String> {
+        let images = || shelved.builds.iter().map(|build| &build.image);
+        let running = self.node.list().into_iter().filter_map(|status| {
+            let image = status.spec.snapshot.as_ref()?;
+            images()
+                .any(|own| own == image)
+                .then(|| status.spec.id.to_string())
+        });
+        let held = images().filter(|image| self.shelf.is_held(image));
+        let held = held.map(|_| "one that is being made".to_owned());
+        running.chain(held).collect()
+    }
+
+    /// Clears away what is doomed and free, without making anybody wait.
+    pub(crate) fn sweep_later(self: &Arc<Self>) {
+        if self.shelf.doomed().is_empty() || self.shelf.sweep_waits.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let control = Arc::clone(self);
+        self.in_background(async move {
+            let _sweeping = control.shelf.sweeping.lock().await;
+            control.shelf.sweep_waits.store(false, Ordering::Release);
+            control.sweep().await;
+        });
+    }
+
+    async fn sweep(&self) {
+        for image in self.shelf.doomed() {
+            match timeout(REMOVE_LIMIT, self.node.delete_snapshot(&image)).await {
+                Ok(Ok(())) => match self.store.forget_image(&image).await {
+                    Ok(()) => self.shelf.forget(&image),
+                    Err(error) => tracing::warn!(%image, %error, "could not forget an image"),
+                },
+                Ok(Err(NodeError::InUse { .. })) => {}
+                Ok(Err(error)) => tracing::warn!(%image, %error, "could not remove an image"),
+                Err(_) => tracing::warn!(%image, "removing an image takes too long"),
+            }
+        }
+    }
+}
+
+impl Label {
+    fn parse(tenant: &Tenant, name: Option<&str>) -> Result<Self> {
+        let Some(name) = name else {
+            return Ok(Self {
+                name: None,
+                tag: DEFAULT_TAG.to_owned(),
+            });
+        };
+        let reference = Reference::parse(name)?;
+        if let Some(namespace) = reference.namespace.filter(|own| *own != tenant.slug) {
+            let slug = &tenant.slug;
+            let message = format!("namespace '{namespace}' must match your team '{slug}'");
+            return Err(Error::Invalid(message));
+        }
+        let tag = reference.tag.unwrap_or_else(|| DEFAULT_TAG.to_owned());
+        if Uuid::try_parse(&tag).is_ok() {
+            return Err(Error::Invalid(format!("Invalid tag '{tag}': it is a UUID")));
+        }
+        Ok(Self {
+            name: Some(reference.name),
+            tag,
+        })
+    }
+}
+
+fn info(
+    tenant: &Tenant,
+    row: &SnapshotRow,
+    build: &SnapshotBuildRow,
+    tag: &SnapshotTagRow,
+) -> SnapshotInfo {
+    SnapshotInfo {
+        template: row.template.clone(),
+        namespace: tenant.slug.clone(),
+        name: row.name.clone(),
+        tag: tag.tag.clone(),
+        source: build.source.clone(),
+        created_at: tag.assigned_at,
+    }
+}
