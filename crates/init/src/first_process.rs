@@ -72,6 +72,8 @@ fn prepare(
     exec::place_at(ready.as_fd(), READY_FD).at(step)?;
     exec::place_at(null.as_fd(), 0).at(step)?;
     exec::place_at(null.as_fd(), 1).at(step)?;
+    // No file of the host stays open in envd: whoever got hold of it could fill the host's disk.
+    exec::place_at(null.as_fd(), 2).at(step)?;
     let error = exec::execute_file(envd.as_fd(), &[c"soulbox-envd"], &[]);
     // Still here: the failure must find its way to the server.
     exec::place_at(ready.as_fd(), 1).at(step)?;

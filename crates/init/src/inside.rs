@@ -89,7 +89,8 @@ fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
         ("mode", Some("0620")),
         ("ptmxmode", Some("0666")),
         ("gid", Some(group.as_str())),
-        ("max", Some("1024")),
+        // The kernel has some thousands for all sandboxes together.
+        ("max", Some("64")),
     ];
     let terminals = new_filesystem("devpts", &options, attributes).at(step)?;
     attach(&terminals, &dev.join("pts")).at(step)?;

@@ -9,14 +9,23 @@ use std::{
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use soulbox_sys::clone::{Cloned, Parent, clone_process};
 
-use crate::error::{Context, Failure};
+use crate::{
+    error::{Context, Failure},
+    root::as_sandbox_root,
+};
 
 const IDS: u32 = 65_536;
 
 /// A user namespace needs a process to be born in; this one only waits to be killed.
 pub(crate) fn create(id_base: u32) -> Result<OwnedFd, Failure> {
     let step = "user namespace";
-    match clone_process(libc::CLONE_NEWUSER, Parent::Caller).at(step)? {
+    // Whoever makes a user namespace pays for what is counted per user in it (inotify, timers,
+    // pending signals, locked memory). As the host's root all sandboxes would share one account.
+    let cloned = as_sandbox_root(id_base, || {
+        clone_process(libc::CLONE_NEWUSER, Parent::Caller)
+    })
+    .at(step)?;
+    match cloned {
         Cloned::Child => loop {
             // Bounded: the parent kills us within milliseconds, and if it died we leave.
             std::thread::sleep(std::time::Duration::from_secs(1));

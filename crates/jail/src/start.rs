@@ -46,8 +46,8 @@ impl Jail {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
-            .open(self.folder(&spec.id).join("envd.log"))
-            .map_err(|e| Error::io("could not open envd's log", e))?;
+            .open(self.folder(&spec.id).join("init.log"))
+            .map_err(|e| Error::io("could not open the start's log", e))?;
         let launched = launch(&self.config.programs.init, &init, log.into()).await?;
         let process = FirstProcess::find(launched.pid, None)
             .map_err(|e| Error::io("could not watch the sandbox", e))?

@@ -434,3 +434,26 @@ async fn a_captured_disk_carries_files_deletions_and_owners_into_another_sandbox
     jail.destroy(&third.id, None).await.unwrap();
     jail.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_counted_per_user_is_counted_per_sandbox() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    let pid = pid_of(&create(&jail, &spec).await);
+    let namespace = fs::File::open(format!("/proc/{pid}/ns/user")).unwrap();
+    let owner = soulbox_sys::namespace_owner(&namespace).unwrap();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let uid = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap();
+    assert_eq!(uid.split_whitespace().next().unwrap(), owner.to_string());
+
+    // And nothing of the host is open in envd: only pipes, sockets and its own root's files.
+    for descriptor in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let target = fs::read_link(descriptor.unwrap().path()).unwrap();
+        assert!(!target.starts_with(fixture.path()), "{}", target.display());
+    }
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
