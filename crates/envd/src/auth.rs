@@ -25,7 +25,8 @@ pub(crate) fn access_token(envd: &Envd, headers: &HeaderMap) -> Token {
     };
     match headers.get(ACCESS_TOKEN_HEADER).map(|v| v.to_str()) {
         None => Token::Missing,
-        Some(Ok(given)) if expected.matches(given) => Token::Right,
+        // An empty token is a mistake of whoever set it, and must not open the door.
+        Some(Ok(given)) if !given.is_empty() && expected.matches(given) => Token::Right,
         Some(_) => Token::Wrong,
     }
 }
@@ -51,4 +52,26 @@ pub(crate) fn basic_user(headers: &HeaderMap) -> Option<String> {
             .map_or(text.as_str(), |(user, _)| user)
             .to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_what_stands_before_the_colon() {
+        let user = |value: &str| {
+            let headers = HeaderMap::from_iter([(
+                http::header::AUTHORIZATION,
+                http::HeaderValue::from_str(value).unwrap(),
+            )]);
+            basic_user(&headers)
+        };
+        assert_eq!(user("Basic dXNlcjo=").as_deref(), Some("user"));
+        assert_eq!(user("basic cm9vdDphOmI=").as_deref(), Some("root"));
+        assert_eq!(user("Basic cm9vdA==").as_deref(), Some("root"));
+        for other in ["Bearer dXNlcjo=", "Basic", "Basic ***", "Basic /w=="] {
+            assert_eq!(user(other), None, "{other}");
+        }
+    }
 }

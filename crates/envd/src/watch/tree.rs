@@ -92,9 +92,10 @@ impl Tree {
             // Before the next events, so that each is about a directory that is known.
             if self.has_unseen() {
                 // Too many: what is watched stays watched, the rest is left.
-                match self.look(&mut seen, &mut found) {
-                    Ok(entries) => looked_at += entries + OPENING,
-                    Err(_) => (self.unseen, self.current) = (Vec::new(), None),
+                if let Ok(entries) = self.look(&mut seen, &mut found) {
+                    looked_at += entries + OPENING;
+                } else {
+                    (self.unseen, self.current) = (Vec::new(), None);
                 }
                 continue;
             }

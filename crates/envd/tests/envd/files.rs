@@ -322,6 +322,16 @@ fn a_secured_sandbox_wants_its_token_or_a_signature() {
 }
 
 #[test]
+fn an_empty_token_opens_nothing() {
+    let envd = Envd::with_token(Some(""));
+    for headers in [&[][..], &[("X-Access-Token", "")]] {
+        assert_eq!(envd.http("GET", "/envs", headers, b"").status, 401);
+        let read = envd.http("GET", "/files?path=/etc/hostname", headers, b"");
+        assert_eq!(read.status, 401);
+    }
+}
+
+#[test]
 fn directories_are_made_listed_moved_and_removed() {
     let envd = Envd::start();
     let call =
