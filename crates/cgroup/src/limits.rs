@@ -8,6 +8,9 @@ use crate::{
     file::{write, write_if_present},
 };
 
+/// On v1, the part of the memory limit that socket buffers may take on top of it.
+const SOCKET_SHARE: u64 = 4;
+
 /// What a group may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CgroupLimits {
@@ -81,6 +84,10 @@ impl CgroupLimits {
         if self.swap_bytes == 0 {
             write_if_present(&dir.join("memory.swappiness"), "0")?;
         }
+        // Socket buffers are counted apart, and only once they have a limit; without one, a
+        // sandbox could hold all the memory that the kernel has for TCP.
+        let sockets = (self.memory_bytes / SOCKET_SHARE).to_string();
+        write_if_present(&dir.join("memory.kmem.tcp.limit_in_bytes"), &sockets)?;
         Ok(())
     }
 

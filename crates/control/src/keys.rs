@@ -170,6 +170,12 @@ impl Control {
     /// Follows changes that were made in the store itself: `soulbox key` works on the data folder.
     pub(crate) async fn sync_keys(&self) -> Result<()> {
         let _held = self.keys.changes.lock().await;
+        // Tenants may have been added beside the server too.
+        for tenant in self.store.tenants().await? {
+            if !self.keys.knows(&tenant.id) {
+                self.keys.add_tenant(&tenant);
+            }
+        }
         self.keys.replace(self.store.keys().await?)
     }
 

@@ -28,6 +28,10 @@ pub(crate) fn capture(running: Option<&Sandbox>, disk: &Path, target: &Path) -> 
     let failed = |e| Error::io("could not capture the sandbox's disk", e);
     let shares = share_blocks(disk, target).map_err(failed)?;
     if !shares {
+        // Most of what is to be written is written while it still runs.
+        if let Some(sandbox) = running {
+            sandbox.sync(disk)?;
+        }
         copy_sparse(disk, target).map_err(failed)?;
     }
     if let Some(sandbox) = running {

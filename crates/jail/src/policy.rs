@@ -10,23 +10,45 @@ const CAPABILITIES: &str = include_str!("../data/capabilities.json");
 const FILTERS: [&str; 3] = ["known", "refused", "absent"];
 
 /// Hidden: they tell about the host or its kernel. None is writable inside in any case.
-pub(crate) const MASKED: [&str; 14] = [
+pub(crate) const MASKED: [&str; 36] = [
     "/proc/acpi",
     "/proc/asound",
+    "/proc/buddyinfo",
+    "/proc/bus",
+    "/proc/cmdline",
     "/proc/config.gz",
+    "/proc/consoles",
+    "/proc/diskstats",
+    "/proc/driver",
+    "/proc/fs",
     "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/irq",
     "/proc/kallsyms",
     "/proc/kcore",
-    "/proc/keys",
     "/proc/key-users",
+    "/proc/keys",
     "/proc/kmsg",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
     "/proc/latency_stats",
+    "/proc/mdstat",
+    "/proc/pagetypeinfo",
+    "/proc/partitions",
+    "/proc/pressure",
     "/proc/sched_debug",
+    "/proc/schedstat",
     "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/softirqs",
     "/proc/sysrq-trigger",
     "/proc/timer_list",
+    "/proc/vmallocinfo",
+    "/proc/zoneinfo",
 ];
-pub(crate) const READ_ONLY: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
+pub(crate) const READ_ONLY: [&str; 1] = ["/proc/sys"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
