@@ -236,17 +236,20 @@ async fn lists_are_filtered_by_source_and_name_and_paged() {
     let third = id(&snapshot(&world, &b, &json!({})).await);
     let of_b = ids(&world, &format!("?sandboxID={}", b.sandbox_id())).await;
     assert!(of_b.contains(&second) && of_b.contains(&third) && of_b.len() == 2);
-    assert_eq!(ids(&world, "?name=one").await, [first.clone()]);
+    assert_eq!(ids(&world, "?name=one").await, std::slice::from_ref(&first));
     assert_eq!(
         ids(&world, "?name=default%2Fone%3Adefault").await,
-        [first.clone()]
+        std::slice::from_ref(&first)
     );
-    assert_eq!(ids(&world, "?name=two").await, [second.clone()]);
+    assert_eq!(
+        ids(&world, "?name=two").await,
+        std::slice::from_ref(&second)
+    );
     assert!(ids(&world, "?name=two%3Adefault").await.is_empty());
     assert!(ids(&world, "?name=nope").await.is_empty());
     assert_eq!(
         ids(&world, &format!("?name={}", encoded(&third))).await,
-        [third.clone()]
+        std::slice::from_ref(&third)
     );
     let (mut seen, mut token) = (Vec::new(), String::new());
     loop {
@@ -406,7 +409,7 @@ async fn a_fork_inherits_all_but_its_ids_and_tokens() {
         assert_eq!(spec.lifecycle.on_timeout, before.lifecycle.on_timeout);
         assert_eq!(spec.limits, before.limits);
         let left = spec.deadline.remaining(UnixMillis::now());
-        assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));
+        assert!(left > Duration::from_secs(50) && left <= Duration::from_mins(1));
     }
     let after = world.node.get(&made.sandbox_id()).unwrap().spec;
     assert_eq!(after.deadline, before.deadline, "the source keeps its end");
