@@ -87,6 +87,8 @@ impl Exchange {
             .max_headers(MAX_ANSWER_HEADERS)
             .max_buf_size(MAX_ANSWER_BUFFER)
             .preserve_header_case(true)
+            // HTTP/2 knows no case, and simple servers inside look for `Host`, as E2B's sends it.
+            .title_case_headers(true)
             .handshake(TokioIo::new(io))
             .await
             .map_err(|_| bad_answer())?;

@@ -35,10 +35,10 @@ async fn a_request_reaches_the_port_that_its_host_names_with_the_host_kept() {
         "{answer}"
     );
     assert!(
-        answer.contains("x-forwarded-for: 127.0.0.1\r\n"),
+        answer.contains("X-Forwarded-For: 127.0.0.1\r\n"),
         "{answer}"
     );
-    assert!(answer.contains("x-forwarded-proto: http\r\n"), "{answer}");
+    assert!(answer.contains("X-Forwarded-Proto: http\r\n"), "{answer}");
     assert!(!answer.contains("Connection: close\r\n\r\nGET"), "{answer}");
 }
 
