@@ -111,9 +111,10 @@ def test_a_pause_on_a_full_disk_succeeds_whole_or_leaves_the_sandbox_running(dis
             # Nothing had to be written: then it must come back, still on the full disk or after.
             disk.empty()
         else:
-            says_the_disk_is_full(answer)
             source.is_whole()
             disk.empty()
+            source.sandbox.files.write("again", "there is space")
+            says_the_disk_is_full(answer)
             assert api.post(f"/sandboxes/{source.id}/pause", json={"memory": memory}).status_code == 204
         assert api.get(f"/sandboxes/{source.id}").json()["state"] == "paused"
     source.sandbox = Sandbox.connect(source.id, timeout=600, **server.sdk)
