@@ -20,22 +20,61 @@ pub(crate) struct DataDir {
     _lock: fs::File,
 }
 
+/// Made here, so that nobody makes them with wider rights later.
+const FOLDERS: [&str; 7] = [
+    "bin",
+    "disks",
+    "layers",
+    "sandboxes",
+    "snapshots",
+    "templates",
+    "volumes",
+];
+const FILES: [&str; 8] = [
+    "env",
+    "env.tls",
+    "instance.json",
+    "lock",
+    "seed",
+    "soulbox.db",
+    "soulbox.db-shm",
+    "soulbox.db-wal",
+];
+
 impl DataDir {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder
-            .create(path)
-            .with_context(|| format!("could not make the data folder {}", path.display()))?;
-        let metadata = fs::metadata(path)?;
-        if metadata.permissions().mode() & 0o077 != 0 {
-            fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
-        }
+        make(path).with_context(|| format!("could not make the data folder {}", path.display()))?;
+        set_mode(path, 0o700)?;
         let lock = lock(path)?;
-        Ok(Self {
+        for name in FOLDERS {
+            make(&path.join(name))?;
+        }
+        let dir = Self {
             path: path.to_owned(),
             _lock: lock,
-        })
+        };
+        dir.close_all()?;
+        Ok(dir)
+    }
+
+    /// Lets every user of this machine read `folder` in it: the certificates that clients have to
+    /// trust. All the rest stays closed.
+    pub(crate) fn share(&self, folder: &Path) -> io::Result<()> {
+        self.close_all()?;
+        set_mode(folder, 0o755)?;
+        set_mode(&self.path, 0o711)
+    }
+
+    fn close_all(&self) -> io::Result<()> {
+        let folders = FOLDERS.iter().map(|name| (name, 0o700));
+        let files = FILES.iter().map(|name| (name, private_file::SECRET));
+        for (name, mode) in folders.chain(files) {
+            match set_mode(&self.path.join(name), mode) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The key from which tokens are derived, made at the first start. In hex.
@@ -60,6 +99,24 @@ impl DataDir {
         )?;
         Ok(seed)
     }
+}
+
+/// Others may pass through what is above the folder.
+fn make(path: &Path) -> io::Result<()> {
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if !path.is_dir() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    if fs::metadata(path)?.permissions().mode() & 0o7777 == mode {
+        return Ok(());
+    }
+    fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 fn lock(dir: &Path) -> anyhow::Result<fs::File> {
@@ -98,6 +155,30 @@ mod tests {
         drop(first);
         let second = DataDir::open(&path).unwrap();
         assert!(second.seed().unwrap().matches(seed.expose()));
+    }
+
+    #[test]
+    fn only_a_shared_folder_is_open_to_other_users() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        let dir = DataDir::open(&path).unwrap();
+        dir.seed().unwrap();
+        let certificates = path.join("tls");
+        fs::create_dir(&certificates).unwrap();
+        for name in FILES {
+            fs::write(path.join(name), "made by others with their own rights").unwrap();
+            set_mode(&path.join(name), 0o644).unwrap();
+        }
+        set_mode(&path.join("volumes"), 0o755).unwrap();
+        dir.share(&certificates).unwrap();
+
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o711, "passed through, not listed");
+        for entry in fs::read_dir(&path).unwrap() {
+            let entry = entry.unwrap().path();
+            let shared = entry == certificates;
+            assert_eq!(mode(&entry) & 0o077 != 0, shared, "{}", entry.display());
+        }
     }
 
     #[test]

@@ -5,11 +5,10 @@ use std::path::Path;
 use anyhow::bail;
 use soulbox_doctor::Problem;
 
-/// `sandboxes`: the folder of those that are there already.
-pub(crate) async fn preflight(data_dir: &Path, sandboxes: &Path) -> anyhow::Result<()> {
+pub(crate) async fn preflight(data_dir: &Path) -> anyhow::Result<()> {
     let dir = data_dir.to_owned();
     let found = tokio::task::spawn_blocking(move || soulbox_doctor::preflight(&dir)).await?;
-    judge(found, has_entries(sandboxes))
+    judge(found, has_entries(&data_dir.join("sandboxes")))
 }
 
 fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result<()> {

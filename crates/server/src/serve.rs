@@ -55,7 +55,7 @@ async fn start(config: &Config) -> anyhow::Result<Started> {
     }
     raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
-    preflight(&config.data_dir, &wiring::sandboxes_dir(config)).await?;
+    preflight(&config.data_dir).await?;
     let listeners = listen(config)?;
     let seed = data_dir.seed()?;
     let endpoints = endpoints(config, &listeners)?;
@@ -64,6 +64,9 @@ async fn start(config: &Config) -> anyhow::Result<Started> {
         .unwrap_or_else(|| config.domain.clone());
     let known_key = env_files::known_key(&config.data_dir)?;
     let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key).await?;
+    if endpoints.trust.is_some() {
+        data_dir.share(&tls::folder(&config.data_dir))?;
+    }
     announce(config, &listeners, &endpoints, key.as_ref())?;
     Ok(Started {
         listeners,
