@@ -87,7 +87,6 @@ impl Exchange {
             .max_headers(MAX_ANSWER_HEADERS)
             .max_buf_size(MAX_ANSWER_BUFFER)
             .preserve_header_case(true)
-            // HTTP/2 knows no case, and simple servers inside look for `Host`, as E2B's sends it.
             .title_case_headers(true)
             .handshake(TokioIo::new(io))
             .await
@@ -170,6 +169,9 @@ fn prepare(parts: &mut request::Parts, mask: Option<&HeaderValue>) {
     if let Some(mask) = mask {
         headers::mask_host(&mut parts.headers, host.as_deref(), mask);
     }
+    // With them goes how the client spelled the names: simple servers inside look for `Host`, which
+    // E2B's proxy writes whatever came.
+    parts.extensions.clear();
     let target = parts.uri.path_and_query().cloned().map(Uri::from);
     parts.uri = target.unwrap_or_else(|| Uri::from_static("/"));
     parts.version = Version::HTTP_11;

@@ -95,6 +95,13 @@ async fn a_masked_host_is_what_the_server_sees() {
     );
     let named = format!("\r\nx-forwarded-host: 8080-{ID}.sbx.localhost\r\n");
     assert!(seen.contains(&named) && !seen.contains("forged"), "{seen}");
+    let lower =
+        format!("GET / HTTP/1.1\r\nhost: 8080-{ID}.sbx.localhost\r\nconnection: close\r\n\r\n");
+    let seen = world.raw(&lower).await;
+    assert!(
+        seen.contains("\r\nHost: custom"),
+        "as E2B spells it: {seen}"
+    );
     let seen = ask(&world, 49983, "").await;
     assert!(!seen.contains("custom.example.com"), "not envd: {seen}");
 }
