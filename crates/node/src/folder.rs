@@ -12,7 +12,7 @@
 
 use std::{
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -74,6 +74,11 @@ impl Folder {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(()),
         }
+    }
+
+    /// What the writable disk takes of the host's; 0 when it is gone.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        fs::metadata(self.path.join("disk.img")).map_or(0, |m| m.blocks() * 512)
     }
 
     /// Whether the writable disk is there, from which the sandbox can be started anew.

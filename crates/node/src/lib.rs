@@ -18,11 +18,13 @@
 //! - `adopt`: finding what survived
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
+//! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `metrics`, `logs`: what users ask about it
 
 mod adopt;
 mod capture;
 mod checksum;
+mod disk_guard;
 mod entry;
 mod folder;
 mod local;

@@ -20,7 +20,7 @@ use soulbox_types::{
 };
 use tokio::sync::broadcast;
 
-use crate::{adopt, entry::Entry, folder::Folder, logs, metrics, snapshots::Snapshots};
+use crate::{adopt, disk_guard, entry::Entry, folder::Folder, logs, metrics, snapshots::Snapshots};
 
 /// How long a caller waits for a destruction; it goes on after that.
 const DESTROY_LIMIT: Duration = Duration::from_secs(30);
@@ -66,6 +66,7 @@ impl LocalNode {
         });
         adopt::adopt_all(&node).await?;
         tokio::spawn(metrics::sample_all(Arc::downgrade(&node)));
+        tokio::spawn(disk_guard::guard(Arc::downgrade(&node)));
         Ok(node)
     }
 
@@ -159,13 +160,19 @@ impl LocalNode {
         Ok(Some(folder))
     }
 
+    pub(crate) fn min_free_disk(&self) -> u64 {
+        self.config.min_free_disk
+    }
+
     pub(crate) fn check_disk(&self) -> Result<()> {
-        let disk = rustix::fs::statvfs(&self.config.sandboxes_dir)
-            .map_err(|e| Error::io("could not read the free disk space", e.into()))?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        if free < self.config.min_free_disk {
+        let space = self.space()?;
+        if space.free < space.reserve {
             return Err(Error::NoCapacity {
-                what: format!("the data folder's disk has only {} MiB free", free >> 20),
+                what: format!(
+                    "the data folder's disk has only {} MiB free, and {} MiB are kept in reserve",
+                    space.free >> 20,
+                    space.reserve >> 20
+                ),
                 retry_after: Duration::from_secs(30),
             });
         }

@@ -1,0 +1,127 @@
+//! Keeps the data folder's disk from filling up.
+//!
+//! Disk images are sparse: together they may promise more than there is. If the disk really ran
+//! full, the next write of *every* sandbox would fail in the middle of its journal. So when free
+//! space falls below a reserve, those that grow are paused, with their state safe, until somebody
+//! wakes them; the others never notice.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use soulbox_runtime::{LogLevel, Result};
+use soulbox_types::{EndReason, Kept, SandboxId, SandboxState};
+
+use crate::{LocalNode, local::blocking};
+
+/// While there is plenty, and while there is not.
+const CALM: Duration = Duration::from_secs(1);
+const ALERT: Duration = Duration::from_millis(100);
+/// From this multiple of the reserve on, it looks more often.
+const ALERT_FROM: u64 = 4;
+/// What a paused sandbox may still have to write is in its memory: so much is kept free.
+const RESERVE: u64 = 1 << 30;
+/// Of a small disk, not more than this part.
+const RESERVE_PART: u64 = 5;
+/// Less growth than this between two looks is not what fills a disk.
+const GROWTH: u64 = 1 << 20;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Space {
+    pub(crate) free: u64,
+    pub(crate) reserve: u64,
+}
+
+impl LocalNode {
+    pub(crate) fn space(&self) -> Result<Space> {
+        let disk = rustix::fs::statvfs(self.sandboxes_dir()).map_err(|e| {
+            soulbox_runtime::Error::io("could not read the free disk space", e.into())
+        })?;
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let reserve = RESERVE.min(total / RESERVE_PART).max(self.min_free_disk());
+        Ok(Space { free, reserve })
+    }
+
+    /// What each running sandbox's disk takes on the host's.
+    fn disk_use(&self) -> HashMap<SandboxId, u64> {
+        let folders: Vec<_> = {
+            let entries = self.entries().lock();
+            let running = entries
+                .values()
+                .filter(|e| e.state == SandboxState::Running);
+            running
+                .map(|e| (e.id().clone(), e.folder.clone()))
+                .collect()
+        };
+        folders
+            .into_iter()
+            .map(|(id, folder)| (id, folder.disk_bytes()))
+            .collect()
+    }
+
+    async fn hold_back(self: &Arc<Self>, id: &SandboxId) {
+        let reason = "the disk of the server is nearly full and this sandbox was filling it";
+        tracing::warn!(sandbox = %id, "pausing it: {reason}");
+        match Arc::clone(self)
+            .pause_in_task(id.clone(), Kept::Memory)
+            .await
+        {
+            Ok(()) => {
+                if let Some(entry) = self.entries().lock().get_mut(id) {
+                    entry.note(LogLevel::Error, format!("paused: {reason}"));
+                }
+            }
+            Err(error) => {
+                // What cannot rest would take everybody's disk down.
+                tracing::error!(sandbox = %id, %error, "it cannot be paused and is ended");
+                self.finish(id, EndReason::Died, reason).await;
+            }
+        }
+    }
+}
+
+pub(crate) async fn guard(node: Weak<LocalNode>) {
+    let mut before: HashMap<SandboxId, u64> = HashMap::new();
+    let mut wait = CALM;
+    loop {
+        tokio::time::sleep(wait).await;
+        let Some(node) = node.upgrade() else { return };
+        let looking = Arc::clone(&node);
+        let looked = blocking(move || {
+            let space = looking.space()?;
+            let near = space.free < space.reserve.saturating_mul(ALERT_FROM);
+            // Nobody needs to be looked at while there is plenty.
+            let used = if near {
+                looking.disk_use()
+            } else {
+                HashMap::new()
+            };
+            Ok((space, used))
+        });
+        let (space, used) = match looked.await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch the disk");
+                continue;
+            }
+        };
+        wait = if used.is_empty() { CALM } else { ALERT };
+        if space.free < space.reserve {
+            let mut growing: Vec<_> = used
+                .iter()
+                .filter_map(|(id, now)| {
+                    let growth = now.saturating_sub(*before.get(id)?);
+                    (growth >= GROWTH).then_some((growth, id.clone()))
+                })
+                .collect();
+            growing.sort_unstable_by(|a, b| b.cmp(a));
+            for (_, id) in growing {
+                node.hold_back(&id).await;
+            }
+        }
+        before = used;
+    }
+}
