@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use soulbox_runtime::{Error as NodeError, Node};
-use soulbox_types::UnixMillis;
+use soulbox_types::{SandboxState, UnixMillis};
 use world::{Answer, BASE_ID, World, world};
 
 async fn snapshot(world: &World, made: &Answer, body: &Value) -> Answer {
@@ -91,11 +91,7 @@ async fn a_snapshot_has_an_id_that_creates_and_deletes() {
         (used.status.as_u16(), &used.json["code"]),
         (400, &json!(400))
     );
-    assert!(
-        used.text.contains("is used by 2 sandboxes"),
-        "{}",
-        used.text
-    );
+    assert!(used.text.contains(" and 1 more: kill"), "{}", used.text);
     for sandbox in ids_of_children(&world, &made).await {
         world.delete(&format!("/sandboxes/{sandbox}")).await;
     }
@@ -451,4 +447,53 @@ async fn each_copy_of_a_fork_fails_on_its_own() {
     }
     world.delete(&made.sandbox_path()).await;
     assert_eq!(fork(&world, &made, &json!({})).await.json["code"], 404);
+}
+
+#[tokio::test]
+async fn a_restart_finds_snapshots_forks_and_paused_sandboxes() {
+    let mut world = world().await;
+    let made = world.create().await;
+    let named = snapshot(&world, &made, &json!({"name": "kept:v1"})).await;
+    let forked = fork(&world, &made, &json!({"timeout": 60})).await;
+    let copy = forked.json[0]["sandbox"]["sandboxID"].clone();
+    let pause = format!("{}/pause", made.sandbox_path());
+    assert_eq!(world.post(&pause, &json!({})).await.status, 204);
+
+    world.restart().await;
+    let shown = world.get(&made.sandbox_path()).await.json;
+    assert_eq!(
+        (&shown["state"], &shown["pauseMode"]),
+        (&json!("paused"), &json!("full"))
+    );
+    assert_eq!(ids(&world, "").await, [id(&named)]);
+    let child = create_from(&world, "kept:v1").await;
+    assert_eq!(child.status, 201, "{}", child.text);
+    let connect = format!("/v2{}/connect", made.sandbox_path());
+    assert_eq!(world.post(&connect, &json!({})).await.status, 201);
+    let status = world.node.get(&made.sandbox_id()).unwrap();
+    assert_eq!(status.state, SandboxState::Running);
+
+    world.delete(&child.sandbox_path()).await;
+    assert_eq!(world.delete("/templates/kept").await.status, 204);
+    let copy = copy.as_str().unwrap();
+    assert_eq!(
+        world.delete(&format!("/sandboxes/{copy}")).await.status,
+        204
+    );
+    nothing_is_left(&world).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_whose_files_are_missing_is_hidden_until_they_are_back() {
+    let mut world = world().await;
+    let made = world.create().await;
+    snapshot(&world, &made, &json!({"name": "lost"})).await;
+    let files = world.node.take_snapshots();
+    world.restart().await;
+    assert!(ids(&world, "").await.is_empty());
+    assert_eq!(create_from(&world, "lost").await.status, 404);
+    world.node.put_snapshots(files);
+    world.restart().await;
+    assert_eq!(ids(&world, "").await, ["default/lost:default"]);
+    assert_eq!(create_from(&world, "lost").await.status, 201);
 }

@@ -39,15 +39,8 @@ pub enum Error {
     TemplateForbidden(String),
     #[error("you don't have access to template '{0}'")]
     TemplateOfAnother(String),
-    #[error(
-        "snapshot '{snapshot}' is used by {sandboxes} sandboxes (the first is {first}): kill them \
-         before you delete it"
-    )]
-    SnapshotInUse {
-        snapshot: String,
-        sandboxes: usize,
-        first: String,
-    },
+    #[error("snapshot '{snapshot}' is used by {users}: kill what uses it before you delete it")]
+    SnapshotInUse { snapshot: String, users: String },
     #[error("Sandbox {id} is paused: connect to it before you fork it")]
     ForkOfPaused { id: SandboxId },
     #[error(

@@ -110,12 +110,9 @@ impl Control {
             let _writing = control.shelf.writing.lock().await;
             let shelved = control.own_snapshot(&tenant, &reference)?;
             let users = control.users_of(&shelved);
-            if let Some(first) = users.first() {
-                return Err(Error::SnapshotInUse {
-                    snapshot: reference.name,
-                    sandboxes: users.len(),
-                    first: first.clone(),
-                });
+            if let Some(users) = told(&users) {
+                let snapshot = reference.name;
+                return Err(Error::SnapshotInUse { snapshot, users });
             }
             control.store.delete_snapshot(&shelved.row.template).await?;
             control.shelf.remove(&shelved.row.template);
@@ -260,7 +257,7 @@ impl Control {
                 .then(|| status.spec.id.to_string())
         });
         let held = images().filter(|image| self.shelf.is_held(image));
-        let held = held.map(|_| "one that is being made".to_owned());
+        let held = held.map(|_| "that is being made".to_owned());
         running.chain(held).collect()
     }
 
@@ -278,10 +275,20 @@ impl Control {
     }
 
     async fn sweep(&self) {
+        // With one gone, nothing may stand on the next any more.
+        while self.sweep_once().await {}
+    }
+
+    /// Whether something was removed.
+    async fn sweep_once(&self) -> bool {
+        let mut removed = false;
         for image in self.shelf.doomed() {
             match timeout(REMOVE_LIMIT, self.node.delete_snapshot(&image)).await {
                 Ok(Ok(())) => match self.store.forget_image(&image).await {
-                    Ok(()) => self.shelf.forget(&image),
+                    Ok(()) => {
+                        self.shelf.forget(&image);
+                        removed = true;
+                    }
                     Err(error) => tracing::warn!(%image, %error, "could not forget an image"),
                 },
                 Ok(Err(NodeError::InUse { .. })) => {}
@@ -289,6 +296,15 @@ impl Control {
                 Err(_) => tracing::warn!(%image, "removing an image takes too long"),
             }
         }
+        removed
+    }
+}
+
+fn told(users: &[String]) -> Option<String> {
+    match users {
+        [] => None,
+        [one] => Some(format!("sandbox {one}")),
+        [first, others @ ..] => Some(format!("sandbox {first} and {} more", others.len())),
     }
 }
 

@@ -20,7 +20,8 @@ pub(crate) const BASE_BUILD: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 #[allow(dead_code, reason = "each test crate uses a part of it")]
 pub(crate) struct World {
-    _folder: TempDir,
+    folder: TempDir,
+    config: ControlConfig,
     control: Arc<Control>,
     pub(crate) node: Arc<MemoryNode>,
     pub(crate) router: Router,
@@ -48,11 +49,14 @@ pub(crate) async fn world() -> World {
             public: true,
         }],
     };
-    let control = Control::open(config, store, node.clone()).await.unwrap();
+    let control = Control::open(config.clone(), store, node.clone())
+        .await
+        .unwrap();
     let key = control.ensure_default_tenant().await.unwrap().unwrap().key;
     let domain = "sbx.localhost:3443".to_owned();
     World {
-        _folder: folder,
+        folder,
+        config,
         router: router(control.clone(), ApiConfig { domain }),
         tenant: control.tenant("default").unwrap(),
         key: key.expose().to_owned(),
@@ -61,6 +65,7 @@ pub(crate) async fn world() -> World {
     }
 }
 
+#[allow(dead_code, reason = "each test crate uses a part of it")]
 impl World {
     pub(crate) fn request(&self, method: Method, path: &str) -> TestRequest {
         TestRequest {
@@ -93,6 +98,16 @@ impl World {
         let answer = self.post("/v2/sandboxes", &body).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
         answer
+    }
+
+    /// The same node and data folder, another server.
+    pub(crate) async fn restart(&mut self) {
+        let file = self.folder.path().join("soulbox.db");
+        let store = Store::open(&file).await.unwrap();
+        let control = Control::open(self.config.clone(), store, self.node.clone());
+        self.control = control.await.unwrap();
+        let domain = "sbx.localhost:3443".to_owned();
+        self.router = router(self.control.clone(), ApiConfig { domain });
     }
 
     /// The key of somebody else.

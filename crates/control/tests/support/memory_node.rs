@@ -83,6 +83,15 @@ impl MemoryNode {
         self.sandboxes.lock().unwrap().insert(id, memory);
     }
 
+    /// As if its disk were not there.
+    pub(crate) fn take_snapshots(&self) -> HashMap<TemplateId, Snapshot> {
+        std::mem::take(&mut *self.snapshots.lock().unwrap())
+    }
+
+    pub(crate) fn put_snapshots(&self, snapshots: HashMap<TemplateId, Snapshot>) {
+        self.snapshots.lock().unwrap().extend(snapshots);
+    }
+
     pub(crate) fn forget(&self, id: &SandboxId) {
         self.sandboxes.lock().unwrap().remove(id);
     }
