@@ -110,13 +110,13 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
 
 /// The signals that end an envd which is not the first process.
 ///
-/// The kernel keeps every signal of a sandbox's own programs from its first process, as long as
-/// that has no handler for it. Then only the node, from outside, can end the sandbox.
+/// The first process of a sandbox has none: only the node, from outside, ends it.
 struct AskedToEnd(Option<[Signal; 2]>);
 
 impl AskedToEnd {
     fn new() -> io::Result<Self> {
         if startup::is_init() {
+            process::disposition::ignore_all_but_child_deaths();
             return Ok(Self(None));
         }
         Ok(Self(Some([

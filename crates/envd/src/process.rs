@@ -2,6 +2,7 @@
 //!
 //! - [`spawn`]: fork and exec
 //! - [`command`]: what to run, prepared so that the forked child allocates nothing
+//! - [`disposition`]: what signals do to envd and to its children
 //! - [`ring`]: recent output and the places of its readers
 //! - [`running`]: one process: its output, input and end
 //! - [`pump`]: moves output from the pipes into the ring
@@ -9,6 +10,7 @@
 //! - [`reaper`]: collects every dead child, as pid 1 must
 
 pub(crate) mod command;
+pub(crate) mod disposition;
 mod pump;
 pub(crate) mod reaper;
 mod ring;

@@ -10,7 +10,7 @@
 )]
 
 use std::{
-    ffi::{CStr, c_char, c_int},
+    ffi::{CStr, c_char},
     io, mem,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
     ptr,
@@ -24,12 +24,11 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use super::command::Command;
+use super::{command::Command, disposition};
 
 /// envd must not be the first that the out-of-memory killer takes.
 const OOM_SCORE: &[u8] = b"100";
 const OOM_FILE: &CStr = c"/proc/self/oom_score_adj";
-const LAST_SIGNAL: c_int = 64;
 
 pub(super) enum Stdio {
     Pipes { stdin: bool },
@@ -232,9 +231,7 @@ impl Plan<'_> {
             if self.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) == -1 {
                 return (Step::Session, errno());
             }
-            for signal in 1..=LAST_SIGNAL {
-                libc::signal(signal, libc::SIG_DFL);
-            }
+            disposition::all_to_default();
             let mut none: libc::sigset_t = mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
