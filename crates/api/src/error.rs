@@ -9,7 +9,7 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde::Serialize;
-use soulbox_control::Error as ControlError;
+use soulbox_control::{Error as ControlError, volume::Error as VolumeError};
 use soulbox_runtime::Error as NodeError;
 
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
@@ -111,19 +111,33 @@ impl From<ControlError> for ApiError {
         let message = error.to_string();
         let plain = |status| Self::new(status, message.clone());
         match error {
-            ControlError::Unauthenticated => plain(StatusCode::UNAUTHORIZED),
+            ControlError::Unauthenticated | ControlError::VolumeToken => {
+                plain(StatusCode::UNAUTHORIZED)
+            }
+            ControlError::NoVolumes => plain(StatusCode::FORBIDDEN),
+            ControlError::TooManySecrets(_) => plain(StatusCode::TOO_MANY_REQUESTS)
+                .coded("secret_limit_reached")
+                .retry(Retry::Never),
+            ControlError::Volume(error) => error.into(),
             ControlError::SandboxNotFound { .. }
             | ControlError::SandboxPaused { .. }
             | ControlError::TemplateNotFound(_)
             | ControlError::TagNotFound { .. }
+            | ControlError::SecretNotFound(_)
+            | ControlError::VolumeNotFound(_)
+            | ControlError::WebhookNotFound(_)
             | ControlError::KeyNotFound(_) => plain(StatusCode::NOT_FOUND),
             ControlError::Invalid(_)
+            | ControlError::VolumeExists(_)
             | ControlError::InvalidReference(_)
             | ControlError::SnapshotInUse { .. } => plain(StatusCode::BAD_REQUEST),
             ControlError::TemplateForbidden(_) | ControlError::TemplateOfAnother(_) => {
                 plain(StatusCode::FORBIDDEN)
             }
-            ControlError::SandboxEnding { .. }
+            ControlError::SecretExists(_)
+            | ControlError::SecretBusy(_)
+            | ControlError::VolumeInUse { .. }
+            | ControlError::SandboxEnding { .. }
             | ControlError::AlreadyRunning { .. }
             | ControlError::AlreadyPaused { .. }
             | ControlError::ForkOfPaused { .. }
@@ -133,7 +147,7 @@ impl From<ControlError> for ApiError {
             ControlError::GuestUnresponsive { .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
                 .coded("sandbox_snapshot_guest_agent_unresponsive")
                 .retry(Retry::Never),
-            ControlError::TooManySandboxes(_) => {
+            ControlError::TooManySandboxes(_) | ControlError::TooManyVolumes(_) => {
                 plain(StatusCode::TOO_MANY_REQUESTS).retry(Retry::Never)
             }
             ControlError::IdempotencyMismatch => {
@@ -151,6 +165,25 @@ impl From<ControlError> for ApiError {
             ControlError::Timeout { .. } => plain(StatusCode::GATEWAY_TIMEOUT),
             ControlError::Node(error) => from_node(&error),
             ControlError::Store(_) | ControlError::Internal(_) => internal(&error),
+        }
+    }
+}
+
+impl From<VolumeError> for ApiError {
+    fn from(error: VolumeError) -> Self {
+        let plain = |status| Self::new(status, error.to_string());
+        match &error {
+            VolumeError::NoVolume(_) | VolumeError::NotFound => plain(StatusCode::NOT_FOUND),
+            VolumeError::Exists => plain(StatusCode::CONFLICT),
+            VolumeError::NotADirectory
+            | VolumeError::IsADirectory
+            | VolumeError::Special
+            | VolumeError::Links
+            | VolumeError::Root
+            | VolumeError::Path(_)
+            | VolumeError::TooMany(_) => plain(StatusCode::BAD_REQUEST),
+            VolumeError::NoSpace => plain(StatusCode::INSUFFICIENT_STORAGE),
+            VolumeError::Io { .. } => internal(&error),
         }
     }
 }

@@ -5,6 +5,8 @@
 //! # Layout
 //! - `router`: every route, also those that are not supported yet
 //! - `sandboxes`, `snapshots`, `templates`, `tags`, `keys`, `teams`: the resources
+//! - `secrets`, `volumes`, `volume_content`: what tenants keep between sandboxes
+//! - `events`, `webhooks`, `team_metrics`: what happened
 //! - `unsupported`: what is not built yet says so
 //! - `auth`, `body`, `path`, `query`: reading a request
 //! - `page`, `wire`: writing an answer
@@ -15,6 +17,7 @@ mod body;
 mod cors;
 mod domain;
 mod error;
+mod events;
 mod health;
 mod keys;
 mod page;
@@ -22,12 +25,17 @@ mod path;
 mod query;
 mod router;
 mod sandboxes;
+mod secrets;
 mod snapshots;
 mod tags;
+mod team_metrics;
 mod teams;
 mod templates;
 mod trace;
 mod unsupported;
+mod volume_content;
+mod volumes;
+mod webhooks;
 mod wire;
 
 pub use self::router::{ApiConfig, router};

@@ -12,8 +12,10 @@ use soulbox_control::Control;
 use crate::{
     cors,
     error::ApiError,
-    health, keys, sandboxes, snapshots, tags, teams, templates, trace,
-    unsupported::{anywhere, gone, without_key},
+    events, health, keys, sandboxes, secrets, snapshots, tags, team_metrics, teams, templates,
+    trace,
+    unsupported::{anywhere, gone},
+    volume_content, volumes, webhooks,
 };
 
 #[derive(Debug, Clone)]
@@ -39,6 +41,8 @@ pub fn router(control: Arc<Control>, config: ApiConfig) -> Router {
         .merge(sandbox_routes())
         .merge(template_routes())
         .merge(tenant_routes())
+        .merge(kept_routes())
+        .merge(event_routes())
         .merge(later_routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
@@ -112,24 +116,57 @@ fn tenant_routes() -> Router<App> {
         .route("/api-keys/{id}", delete(keys::delete).patch(keys::rename))
 }
 
+/// What tenants keep between sandboxes.
+fn kept_routes() -> Router<App> {
+    Router::new()
+        .route("/secrets", get(secrets::list).post(secrets::create))
+        .route(
+            "/secrets/{id}",
+            get(secrets::get)
+                .post(secrets::update)
+                .delete(secrets::delete),
+        )
+        .route("/volumes", get(volumes::list).post(volumes::create))
+        .route("/volumes/{id}", get(volumes::get).delete(volumes::delete))
+        .route(
+            "/volumecontent/{id}/path",
+            get(volume_content::stat)
+                .patch(volume_content::change)
+                .delete(volume_content::remove),
+        )
+        .route(
+            "/volumecontent/{id}/dir",
+            get(volume_content::list).post(volume_content::make_directory),
+        )
+        .route(
+            "/volumecontent/{id}/file",
+            get(volume_content::read).put(volume_content::write),
+        )
+}
+
+fn event_routes() -> Router<App> {
+    Router::new()
+        .route("/events/sandboxes", get(events::all))
+        .route("/events/sandboxes/{id}", get(events::of_sandbox))
+        .route(
+            "/events/webhooks",
+            get(webhooks::list).post(webhooks::create),
+        )
+        .route(
+            "/events/webhooks/{id}",
+            get(webhooks::get)
+                .patch(webhooks::update)
+                .delete(webhooks::delete),
+        )
+        .route("/teams/{id}/metrics", get(team_metrics::list))
+        .route("/teams/{id}/metrics/max", get(team_metrics::max))
+}
+
 /// What is not built yet. Each one says so to whoever has a key.
 fn later_routes() -> Router<App> {
-    let volumes = || anywhere("a volume", "copy files with the files API");
-    let secrets = || anywhere("a stored secret", "pass values in `envs`");
-    let metrics = || anywhere("a team's metrics", "ask for those of its sandboxes");
     let tokens = || anywhere("an access token", "use an API key");
     let nodes = || anywhere("managing nodes over HTTP", "use `soulbox` on the server");
-    let content = || without_key("a volume", "copy files with the files API");
     Router::new()
-        .route("/volumes", volumes())
-        .route("/volumes/{id}", volumes())
-        .route("/volumecontent/{id}/path", content())
-        .route("/volumecontent/{id}/dir", content())
-        .route("/volumecontent/{id}/file", content())
-        .route("/secrets", secrets())
-        .route("/secrets/{id}", secrets())
-        .route("/teams/{id}/metrics", metrics())
-        .route("/teams/{id}/metrics/max", metrics())
         .route("/access-tokens", tokens())
         .route("/access-tokens/{id}", tokens())
         .route("/nodes", nodes())

@@ -10,11 +10,6 @@ pub(crate) fn anywhere(what: &'static str, instead: &'static str) -> MethodRoute
     any(async move |_: Caller| ApiError::not_supported(what, instead))
 }
 
-/// Where clients show other credentials than a key.
-pub(crate) fn without_key(what: &'static str, instead: &'static str) -> MethodRouter<App> {
-    any(async move || ApiError::not_supported(what, instead))
-}
-
 /// The build system before E2B's second.
 pub(crate) async fn gone(_: Caller) -> ApiError {
     let message = "this version of the template builds is gone: update your E2B client";

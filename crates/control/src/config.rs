@@ -1,6 +1,9 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use soulbox_types::{Limits, Secret, TemplateId, UnixMillis};
+use soulbox_volume::Volumes;
+
+use crate::WebhookConfig;
 
 #[derive(Debug, Clone)]
 pub struct ControlConfig {
@@ -12,6 +15,11 @@ pub struct ControlConfig {
     pub default_limits: Limits,
     pub max_sandboxes_per_tenant: u32,
     pub templates: Vec<TemplateInfo>,
+    /// `None`: this server has no volumes.
+    pub volumes: Option<Arc<Volumes>>,
+    /// The size of a new volume.
+    pub volume_limit_mib: u32,
+    pub webhooks: WebhookConfig,
 }
 
 /// A template that the server itself brings along. It has no owner.

@@ -8,8 +8,9 @@ use tokio_util::{
 };
 
 use crate::{
-    ControlConfig, Error, Result, keys::KeyRing, registry::Registry, shelf::Shelf,
-    template::Catalogue, token::TokenMaker,
+    ControlConfig, Error, Result, journal::Journal, keys::KeyRing, registry::Registry,
+    shelf::Shelf, template::Catalogue, token::TokenMaker, vault::Vault, volumes::Claims,
+    webhooks::Hooks,
 };
 
 /// Everything that tenants can ask for. Shared by all requests.
@@ -23,6 +24,10 @@ pub struct Control {
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
     pub(crate) shelf: Arc<Shelf>,
+    pub(crate) vault: Vault,
+    pub(crate) journal: Journal,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) claims: Arc<Claims>,
     /// What must be finished although its client may be gone.
     tasks: TaskTracker,
     /// Ends the background tasks with this value.
@@ -41,12 +46,21 @@ impl Control {
         let events = node.events();
         let stop = CancellationToken::new();
         let images = node.snapshots().into_iter().map(|s| s.id).collect();
+        let tokens = TokenMaker::new(&config.seed)?;
+        let vault = Vault::new(&tokens)?;
+        let webhooks = store.webhooks().await?;
+        let hooks = Hooks::load(webhooks, &vault, config.webhooks, stop.clone());
+        let hooks = Arc::new(hooks);
         let control = Arc::new(Self {
-            tokens: TokenMaker::new(&config.seed)?,
+            tokens,
             keys: KeyRing::load(&store.tenants().await?, store.keys().await?)?,
             catalogue: Catalogue::new(config.templates.clone(), store.template_use().await?),
             registry: Registry::default(),
             shelf: Arc::new(Shelf::load(&store, &images).await?),
+            vault,
+            journal: Journal::start(store.clone(), Arc::clone(&hooks), &stop),
+            hooks,
+            claims: Arc::default(),
             tasks: TaskTracker::new(),
             _stop: stop.clone().drop_guard(),
             config,
@@ -54,6 +68,8 @@ impl Control {
             node,
         });
         control.reconcile().await?;
+        control.learn_running();
+        control.mount_used_volumes().await;
         control.follow(events, &stop);
         Ok(control)
     }
@@ -71,6 +87,7 @@ impl Control {
                 "requests were still under way at the end"
             );
         }
+        self.journal.flush().await;
         if let Err(error) = self.flush_key_use().await {
             tracing::warn!(%error, "could not write when API keys were last used");
         }

@@ -69,10 +69,16 @@ impl Control {
         tenant: &Tenant,
         request: CreateRequest,
     ) -> Result<Access> {
-        let plan = self.plan(tenant, request)?;
+        let (volumes, claim) = self.resolve_mounts(tenant, &request.volume_mounts).await?;
+        let mut plan = self.plan(tenant, request)?;
+        plan.spec.volumes = volumes;
         tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
         let control = Arc::clone(self);
-        let work = async move { control.carry_out(plan).await };
+        let work = async move {
+            // Until the node knows that the sandbox has them.
+            let _claim = claim;
+            control.carry_out(plan).await
+        };
         self.finish(work.in_current_span()).await
     }
 
@@ -168,6 +174,7 @@ impl Control {
         if !self.registry.created(&id) {
             return Err(Error::EndedDuringCreate(id));
         }
+        self.note_created(&status.spec);
         self.catalogue
             .count_use(&status.spec.template, status.spec.created_at);
         Ok(Access::from(&status))

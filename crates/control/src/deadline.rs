@@ -38,7 +38,11 @@ impl Control {
     ) -> Result<()> {
         if let Ok(seconds @ 1..) = u64::try_from(seconds) {
             let wish = Move::Set(Duration::from_secs(seconds));
-            return self.move_end(tenant, id, wish).await;
+            self.move_end(tenant, id, wish).await?;
+            if let Some(status) = self.node.get(id) {
+                self.note_deadline(id, status.spec.deadline);
+            }
+            return Ok(());
         }
         match self.running(tenant, id).await?.spec.lifecycle.on_timeout {
             OnTimeout::Kill => self.end(tenant, id, EndReason::Expired).await,

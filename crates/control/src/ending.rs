@@ -56,6 +56,7 @@ impl Control {
         let written = self.store.end_sandbox(id, &end).await;
         // In this order: until the row has its end, a second kill waits and then says 404.
         self.registry.remove(id);
+        self.note_ended(id, reason);
         tracing::info!(reason = reason.as_str(), "sandbox ended");
         self.sweep_later();
         Ok(written?)

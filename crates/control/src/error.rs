@@ -54,6 +54,30 @@ pub enum Error {
     KeyNotFound(String),
     #[error("this is your last API key: create another one before you delete it")]
     LastKey,
+    #[error("Secret {0} doesn't exist or you don't have access to it")]
+    SecretNotFound(String),
+    #[error("Secret with name '{0}' already exists")]
+    SecretExists(String),
+    #[error("secret {0} is being changed by many at once: try again")]
+    SecretBusy(String),
+    #[error("you have reached the maximum number of secrets ({0}): delete some")]
+    TooManySecrets(usize),
+    #[error("this server has no volumes")]
+    NoVolumes,
+    #[error("Volume {0} doesn't exist or you don't have access to it")]
+    VolumeNotFound(String),
+    #[error("Volume with name '{0}' already exists")]
+    VolumeExists(String),
+    #[error("you have reached the maximum number of volumes ({0}): delete some")]
+    TooManyVolumes(usize),
+    #[error("the volume is in use by {}: kill it first", user(by.as_ref()))]
+    VolumeInUse { by: Option<SandboxId> },
+    #[error("the volume token is not valid: get it with GET /volumes/{{volumeID}}")]
+    VolumeToken,
+    #[error(transparent)]
+    Volume(#[from] soulbox_volume::Error),
+    #[error("Webhook {0} doesn't exist or you don't have access to it")]
+    WebhookNotFound(String),
     #[error("this idempotency key was used with another request: take a new key")]
     IdempotencyMismatch,
     #[error("the first request with this idempotency key is still under way: try again shortly")]
@@ -74,6 +98,13 @@ pub enum Error {
     /// A fault of ours.
     #[error("{0}")]
     Internal(&'static str),
+}
+
+fn user(sandbox: Option<&SandboxId>) -> String {
+    sandbox.map_or_else(
+        || "a sandbox that is being made".to_owned(),
+        |id| format!("sandbox {id}"),
+    )
 }
 
 /// Why it is not there is the question that users ask next.

@@ -13,7 +13,9 @@
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
 //! - `template`, `reference`: templates and the names that mean them
 //! - `keys`, `api_key`: who may come in
-//! - `token`: tokens derived from the server's seed
+//! - `token`, `vault`: tokens and keys derived from the server's seed
+//! - `secrets`, `volumes`: what tenants keep between sandboxes
+//! - `journal`, `webhooks`, `team_metrics`: what happened, who is told, what it adds up to
 
 mod api_key;
 mod config;
@@ -25,6 +27,7 @@ mod error;
 mod fork;
 mod guest;
 mod idempotency;
+mod journal;
 mod keys;
 mod network;
 mod reconcile;
@@ -32,12 +35,17 @@ mod reference;
 mod registry;
 mod request;
 mod rest;
+mod secrets;
 mod shelf;
 mod snapshot;
+mod team_metrics;
 mod template;
 mod token;
+mod vault;
 mod view;
+mod volumes;
 mod watch;
+mod webhooks;
 
 pub use self::{
     config::{ControlConfig, TemplateInfo},
@@ -45,11 +53,19 @@ pub use self::{
     create::Access,
     error::{Error, Result},
     idempotency::IdempotencyKey,
+    journal::{EVENT_KINDS, Event},
     keys::{KeyInfo, NewKey, Tenant},
     reference::Reference,
-    request::{CreateRequest, LifecycleRequest, Resources},
+    request::{CreateRequest, LifecycleRequest, MountRequest, Resources},
     rest::Connected,
+    secrets::SecretInfo,
     snapshot::SnapshotInfo,
+    team_metrics::{TeamMetric, TeamSample},
     template::{Template, TemplateBuild},
     view::{Metrics, Sandbox},
+    volumes::VolumeInfo,
+    webhooks::{WebhookChanges, WebhookConfig, WebhookInfo},
 };
+/// For those who ask for events and touch volumes.
+pub use soulbox_store::EventFilter;
+pub use soulbox_volume as volume;

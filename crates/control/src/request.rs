@@ -30,7 +30,15 @@ pub struct CreateRequest {
     pub network: NetworkPolicy,
     pub lifecycle: LifecycleRequest,
     pub resources: Resources,
+    pub volume_mounts: Vec<MountRequest>,
     pub idempotency: Option<IdempotencyKey>,
+}
+
+/// A volume, by its name, and where it shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountRequest {
+    pub name: String,
+    pub path: String,
 }
 
 /// What happens at the timeout and afterwards.

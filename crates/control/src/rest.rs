@@ -70,6 +70,7 @@ impl Control {
             match timeout(PAUSE_LIMIT, control.node.pause(&id, keep)).await {
                 Ok(Ok(())) => {
                     control.registry.rested(&id);
+                    control.note_paused(&id);
                     tracing::info!(kept = keep.as_str(), "sandbox paused");
                     Ok(())
                 }
@@ -207,6 +208,7 @@ impl Control {
             }
             Some(_) => {}
         }
+        self.note_resumed(id);
         tracing::info!(restored = restored.as_str(), "sandbox resumed");
         Ok(Connected {
             access: Access::from(status),

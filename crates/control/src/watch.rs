@@ -15,7 +15,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Control, Result, idempotency::forget_before};
+use crate::{
+    Control, Result,
+    idempotency::forget_before,
+    journal::{MOST_EVENTS, RETENTION},
+};
 
 /// How long a key that was deleted in the data folder may still work.
 const TICK: Duration = Duration::from_secs(2);
@@ -43,6 +47,7 @@ impl Control {
             return;
         }
         tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "sandbox ended");
+        self.note_ended(id, reason);
         let end = EndRow::now(reason, detail);
         if let Err(error) = self.store.end_sandbox(id, &end).await {
             // The next start finds the row without its sandbox and ends it.
@@ -68,6 +73,9 @@ impl Control {
         let old = u64::try_from(HISTORY.as_millis()).unwrap_or(u64::MAX);
         self.flush_key_use().await?;
         self.store.prune_idempotency(forget_before(now)).await?;
+        let kept = u64::try_from(RETENTION.as_millis()).unwrap_or(u64::MAX);
+        let before = UnixMillis(now.0.saturating_sub(kept));
+        self.store.prune_events(before, MOST_EVENTS).await?;
         self.store
             .prune_sandboxes(UnixMillis(now.0.saturating_sub(old)))
             .await?;
@@ -85,7 +93,13 @@ async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) 
             Ok(NodeEvent::Ended { id, reason, detail }) => {
                 control.record_end(&id, reason, &detail).await;
             }
-            Ok(NodeEvent::Paused { id }) => control.registry.rested(&id),
+            Ok(NodeEvent::Paused { id }) => {
+                control.registry.rested(&id);
+                // It may be awake again, and both noted.
+                if control.node.paused(&id).is_some() {
+                    control.note_paused(&id);
+                }
+            }
             // Their ends are found by the next two looks at the node.
             Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "node events were missed"),
             Err(RecvError::Closed) => return,
@@ -105,6 +119,7 @@ async fn maintain(control: Weak<Control>) {
         if let Err(error) = control.sync_keys().await {
             tracing::warn!(%error, "could not look for changed API keys");
         }
+        control.notice_woken();
         if tick.is_multiple_of(TICKS_PER_RESYNC) {
             missing = control.resync(&missing).await;
             control.sweep_later();

@@ -52,6 +52,9 @@ fn config() -> ControlConfig {
             created_at: UnixMillis(1),
             public: true,
         }],
+        volumes: None,
+        volume_limit_mib: 64,
+        webhooks: soulbox_control::WebhookConfig::default(),
     }
 }
 
@@ -116,6 +119,7 @@ fn request() -> CreateRequest {
         network: NetworkPolicy::default(),
         lifecycle: LifecycleRequest::default(),
         resources: Resources::default(),
+        volume_mounts: Vec::new(),
         idempotency: None,
     }
 }

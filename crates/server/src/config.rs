@@ -84,6 +84,9 @@ pub struct Settings {
         value_delimiter = ','
     )]
     pub extra_ca: Option<Vec<PathBuf>>,
+    /// Let tenants register webhooks on private and local addresses
+    #[arg(long, env = "SOULBOX_WEBHOOK_ALLOW_PRIVATE", num_args = 0..=1, default_missing_value = "true")]
+    pub webhook_allow_private: Option<bool>,
     /// No new sandboxes while the data folder's disk has less free space, in MiB [default: 1024]
     #[arg(long, env = "SOULBOX_MIN_FREE_DISK_MB", value_name = "MIB")]
     pub min_free_disk_mb: Option<u32>,
@@ -131,6 +134,7 @@ pub struct Config {
     pub max_timeout: Duration,
     pub include_opt: bool,
     pub extra_ca: Vec<PathBuf>,
+    pub webhook_allow_private: bool,
     /// In bytes.
     pub min_free_disk: u64,
     pub limits: Limits,
@@ -190,6 +194,7 @@ impl Settings {
             max_timeout: self.max_timeout.or(other.max_timeout),
             include_opt: self.include_opt.or(other.include_opt),
             extra_ca: self.extra_ca.or(other.extra_ca),
+            webhook_allow_private: self.webhook_allow_private.or(other.webhook_allow_private),
             min_free_disk_mb: self.min_free_disk_mb.or(other.min_free_disk_mb),
             cpus: self.cpus.or(other.cpus),
             memory_mb: self.memory_mb.or(other.memory_mb),
@@ -256,6 +261,7 @@ impl TryFrom<Settings> for Config {
             max_timeout,
             include_opt: settings.include_opt.unwrap_or(false),
             extra_ca: settings.extra_ca.unwrap_or_default(),
+            webhook_allow_private: settings.webhook_allow_private.unwrap_or(false),
             min_free_disk: u64::from(settings.min_free_disk_mb.unwrap_or(1024)) << 20,
             limits,
             log: settings.log.unwrap_or_else(|| "info".to_owned()),

@@ -141,6 +141,9 @@ mod tests {
             default_limits: Limits::default(),
             max_sandboxes_per_tenant: 1,
             templates: Vec::new(),
+            volumes: None,
+            volume_limit_mib: 64,
+            webhooks: soulbox_control::WebhookConfig::default(),
         };
         Control::open(config, store, FakeNode::without_sandbox())
             .await

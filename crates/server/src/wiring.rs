@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use soulbox_api::ApiConfig;
-use soulbox_control::{Control, ControlConfig, TemplateInfo};
+use soulbox_control::{Control, ControlConfig, TemplateInfo, WebhookConfig, volume::Volumes};
 use soulbox_embed::Programs;
 use soulbox_jail::{Jail, JailConfig};
 use soulbox_node::{LocalNode, NodeConfig};
@@ -21,6 +21,8 @@ use crate::{
 
 /// Creates and kills under way when the server stops.
 const FINISH_LIMIT: Duration = Duration::from_secs(3);
+/// Sparse: only what is written takes space.
+const VOLUME_LIMIT_MIB: u32 = 10 * 1024;
 
 /// `sandbox_domain`: what clients that did not come by a name are told, with its port.
 /// Besides the parts, an API key in clear: the first one, when it was made just now, or
@@ -32,6 +34,7 @@ pub(crate) async fn assemble(
     known_key: Option<Secret>,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
     let (programs, template) = prepare(config).await?;
+    let volumes = open_volumes(config).await?;
     let jail = open_jail(config, programs, template.clone()).await?;
     let node = LocalNode::open(
         NodeConfig {
@@ -63,6 +66,12 @@ pub(crate) async fn assemble(
                 created_at: template.created_at,
                 public: true,
             }],
+            volumes: Some(Arc::clone(&volumes)),
+            volume_limit_mib: VOLUME_LIMIT_MIB,
+            webhooks: WebhookConfig {
+                allow_private: config.webhook_allow_private,
+                ..WebhookConfig::default()
+            },
         },
         store.clone(),
         Arc::clone(&node) as Arc<dyn Node>,
@@ -86,11 +95,22 @@ pub(crate) async fn assemble(
         slots: Some(slots(Arc::clone(&jail))),
         close: Box::pin(async move {
             control.drain(FINISH_LIMIT).await;
+            // Sandboxes keep what they have mounted.
+            if let Err(error) = tokio::task::spawn_blocking(move || volumes.close()).await {
+                tracing::warn!(%error, "could not unmount the volumes");
+            }
             store.close().await;
             jail.close().await;
         }),
     };
     Ok((parts, key))
+}
+
+async fn open_volumes(config: &Config) -> anyhow::Result<Arc<Volumes>> {
+    let folder = config.data_dir.join("volumes");
+    tokio::task::spawn_blocking(move || Volumes::open(folder))
+        .await?
+        .context("could not open the volumes")
 }
 
 pub(crate) fn sandboxes_dir(config: &Config) -> std::path::PathBuf {

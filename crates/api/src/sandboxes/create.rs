@@ -103,6 +103,7 @@ impl CreateBody {
             secure: version.secures(self.secure),
             network: self.features.network(self.allow_internet_access)?,
             lifecycle: self.features.lifecycle()?,
+            volume_mounts: self.features.volume_mounts(),
             resources: Resources {
                 cpu_count: self.cpu_count,
                 memory_mib: self.memory_mb,

@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use soulbox_control::Sandbox;
-use soulbox_types::{ENVD_VERSION, Kept, OnTimeout, SandboxState};
+use soulbox_types::{ENVD_VERSION, Kept, OnTimeout, SandboxState, VolumeMount};
 
 use super::{Restored, network::NetworkDetail};
 use crate::{
@@ -40,7 +40,22 @@ pub(crate) struct Listed {
     state: &'static str,
     envd_version: &'static str,
     metadata: BTreeMap<String, String>,
-    volume_mounts: [(); 0],
+    volume_mounts: Vec<Mount>,
+}
+
+#[derive(Debug, Serialize)]
+struct Mount {
+    name: String,
+    path: String,
+}
+
+impl From<VolumeMount> for Mount {
+    fn from(mount: VolumeMount) -> Self {
+        Self {
+            name: mount.name,
+            path: mount.path,
+        }
+    }
 }
 
 /// E2B's `SandboxDetail`.
@@ -91,7 +106,7 @@ impl From<Sandbox> for Listed {
             },
             envd_version: ENVD_VERSION,
             metadata: spec.metadata,
-            volume_mounts: [],
+            volume_mounts: spec.volumes.into_iter().map(Mount::from).collect(),
         }
     }
 }

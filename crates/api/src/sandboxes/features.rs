@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use soulbox_control::LifecycleRequest;
+use soulbox_control::{LifecycleRequest, MountRequest};
 use soulbox_types::{Kept, NetworkPolicy, OnTimeout};
 
 use super::network::NetworkBody;
@@ -16,8 +16,14 @@ pub(super) struct Features {
     auto_pause_memory: Option<bool>,
     auto_resume: Option<AutoResume>,
     network: Option<NetworkBody>,
-    volume_mounts: Option<Vec<Value>>,
+    volume_mounts: Option<Vec<VolumeMount>>,
     iam: Option<Iam>,
+}
+
+#[derive(Debug, Deserialize)]
+struct VolumeMount {
+    name: String,
+    path: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,18 +68,16 @@ impl Features {
         })
     }
 
+    pub(super) fn volume_mounts(&mut self) -> Vec<MountRequest> {
+        let mounts = self.volume_mounts.take().unwrap_or_default();
+        let request = |mount: VolumeMount| MountRequest {
+            name: mount.name,
+            path: mount.path,
+        };
+        mounts.into_iter().map(request).collect()
+    }
+
     pub(super) fn check(&self) -> Result<()> {
-        if self
-            .volume_mounts
-            .as_ref()
-            .is_some_and(|mounts| !mounts.is_empty())
-        {
-            let instead = "copy files with the files API";
-            return Err(ApiError::not_supported(
-                "mounting a volume (volumeMounts)",
-                instead,
-            ));
-        }
         let tokens = self.iam.as_ref().and_then(|iam| iam.tokens.as_ref());
         if tokens.is_some_and(|tokens| !tokens.is_empty()) {
             let instead = "pass tokens in `envs`";

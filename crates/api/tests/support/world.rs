@@ -7,7 +7,9 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::Value;
 use soulbox_api::{ApiConfig, router};
-use soulbox_control::{Control, ControlConfig, TemplateInfo, Tenant};
+use soulbox_control::{
+    Control, ControlConfig, TemplateInfo, Tenant, WebhookConfig, volume::Volumes,
+};
 use soulbox_store::Store;
 use soulbox_types::{Limits, SandboxId, Secret, UnixMillis};
 use tempfile::TempDir;
@@ -23,6 +25,7 @@ pub(crate) struct World {
     folder: TempDir,
     config: ControlConfig,
     control: Arc<Control>,
+    volumes: Arc<Volumes>,
     pub(crate) node: Arc<MemoryNode>,
     pub(crate) router: Router,
     pub(crate) tenant: Tenant,
@@ -35,6 +38,7 @@ pub(crate) async fn world() -> World {
         .await
         .unwrap();
     let node = Arc::new(MemoryNode::default());
+    let volumes = Volumes::open(folder.path().join("volumes")).unwrap();
     let config = ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
@@ -48,10 +52,14 @@ pub(crate) async fn world() -> World {
             created_at: UnixMillis(1),
             public: true,
         }],
+        volumes: Some(volumes.clone()),
+        volume_limit_mib: 64,
+        webhooks: WebhookConfig {
+            allow_private: true,
+            retry_after: Duration::from_millis(10),
+        },
     };
-    let control = Control::open(config.clone(), store, node.clone())
-        .await
-        .unwrap();
+    let control = Control::open(config.clone(), store, node.clone()).await.unwrap();
     let key = control.ensure_default_tenant().await.unwrap().unwrap().key;
     let domain = "sbx.localhost:3443".to_owned();
     World {
@@ -61,12 +69,24 @@ pub(crate) async fn world() -> World {
         tenant: control.tenant("default").unwrap(),
         key: key.expose().to_owned(),
         control,
+        volumes,
         node,
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.volumes.close();
     }
 }
 
 #[allow(dead_code, reason = "each test crate uses a part of it")]
 impl World {
+    #[allow(dead_code, reason = "each test crate uses a part of it")]
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
     pub(crate) fn request(&self, method: Method, path: &str) -> TestRequest {
         TestRequest {
             method,

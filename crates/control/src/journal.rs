@@ -1,0 +1,261 @@
+//! What happens to sandboxes: written down, and told to those who want to know.
+//!
+//! Whoever does something notes it here without waiting. One task writes the notes in order; a
+//! reader first waits for the notes made before.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use soulbox_store::{EventFilter, EventRow, Store};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{Control, Result, Tenant, webhooks::Hooks};
+
+/// Notes that wait to be written. More than this only when the disk stands still.
+const QUEUE: usize = 16_384;
+const BATCH: usize = 256;
+const FLUSH_LIMIT: Duration = Duration::from_secs(5);
+/// How long events are remembered, and how many at most.
+pub(crate) const RETENTION: Duration = Duration::from_hours(7 * 24);
+pub(crate) const MOST_EVENTS: u32 = 200_000;
+
+/// Something that happened to a sandbox.
+pub type Event = EventRow;
+
+/// The last word of E2B's event types.
+pub const EVENT_KINDS: [&str; 7] = [
+    "created",
+    "updated",
+    "paused",
+    "resumed",
+    "snapshotted",
+    "forked",
+    "killed",
+];
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    notes: mpsc::Sender<Note>,
+    number: AtomicI64,
+    runs: Mutex<HashMap<SandboxId, Run>>,
+}
+
+#[derive(Debug)]
+enum Note {
+    Event(Box<EventRow>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// A sandbox between two rests, as its events tell it.
+#[derive(Debug, Clone)]
+struct Run {
+    spec: SandboxSpec,
+    build: String,
+    execution: String,
+    since: UnixMillis,
+    paused: bool,
+}
+
+impl Journal {
+    pub(crate) fn start(store: Store, hooks: Arc<Hooks>, stop: &CancellationToken) -> Self {
+        let (notes, inbox) = mpsc::channel(QUEUE);
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            stopped.run_until_cancelled(keep(store, hooks, inbox)).await;
+        });
+        Self {
+            notes,
+            number: AtomicI64::new(0),
+            runs: Mutex::default(),
+        }
+    }
+
+    /// A sandbox that was there before the server started, or was made just now.
+    fn learn(&self, spec: &SandboxSpec, build: String, paused: bool) {
+        let run = Run {
+            spec: spec.clone(),
+            build,
+            execution: Uuid::new_v4().to_string(),
+            since: spec.created_at,
+            paused,
+        };
+        self.runs.lock().insert(spec.id.clone(), run);
+    }
+
+    fn note(&self, run: &Run, kind: &str, mut data: Map<String, Value>) {
+        data.insert("sandbox_metadata".to_owned(), json!(run.spec.metadata));
+        let now = UnixMillis::now();
+        if matches!(kind, "killed" | "paused") {
+            let execution = json!({
+                "started_at": written(run.since),
+                "vcpu_count": run.spec.limits.cpu_count(),
+                "memory_mb": run.spec.limits.memory_mib,
+                "execution_time": now.0.saturating_sub(run.since.0),
+            });
+            data.insert("execution".to_owned(), execution);
+        }
+        let event = EventRow {
+            id: Uuid::new_v4().to_string(),
+            tenant: run.spec.tenant.clone(),
+            sandbox: run.spec.id.clone(),
+            execution: run.execution.clone(),
+            template: run.spec.template.as_str().to_owned(),
+            build: run.build.clone(),
+            kind: kind.to_owned(),
+            data: Value::Object(data),
+            at: now,
+            number: self.number.fetch_add(1, Ordering::Relaxed),
+        };
+        if self.notes.try_send(Note::Event(Box::new(event))).is_err() {
+            tracing::error!(sandbox_id = %run.spec.id, kind, "an event is lost: too many wait");
+        }
+    }
+
+    /// Everything noted so far is written when this returns.
+    pub(crate) async fn flush(&self) {
+        let (done, wait) = oneshot::channel();
+        let flushed = async {
+            if self.notes.send(Note::Flush(done)).await.is_ok() {
+                wait.await.ok();
+            }
+        };
+        if tokio::time::timeout(FLUSH_LIMIT, flushed).await.is_err() {
+            tracing::warn!("the journal of events is behind");
+        }
+    }
+}
+
+/// What others note.
+impl Control {
+    pub(crate) fn note_created(&self, spec: &SandboxSpec) {
+        self.journal.learn(spec, self.build_of(spec), false);
+        self.note_event(&spec.id, "created", Map::new());
+    }
+
+    /// `kind` is one of [`EVENT_KINDS`]; `data` is an object.
+    pub(crate) fn note_event(&self, id: &SandboxId, kind: &str, data: Map<String, Value>) {
+        let run = self.journal.runs.lock().get(id).cloned();
+        if let Some(run) = run {
+            self.journal.note(&run, kind, data);
+        }
+    }
+
+    pub(crate) fn note_deadline(&self, id: &SandboxId, deadline: UnixMillis) {
+        let mut data = Map::new();
+        data.insert("set_timeout".to_owned(), written(deadline).into());
+        self.note_event(id, "updated", data);
+    }
+
+    pub(crate) fn note_paused(&self, id: &SandboxId) {
+        let mut runs = self.journal.runs.lock();
+        let Some(run) = runs.get_mut(id).filter(|run| !run.paused) else {
+            return;
+        };
+        run.paused = true;
+        let run = run.clone();
+        drop(runs);
+        self.journal.note(&run, "paused", Map::new());
+    }
+
+    pub(crate) fn note_resumed(&self, id: &SandboxId) {
+        let mut runs = self.journal.runs.lock();
+        let Some(run) = runs.get_mut(id).filter(|run| run.paused) else {
+            return;
+        };
+        run.paused = false;
+        run.since = UnixMillis::now();
+        run.execution = Uuid::new_v4().to_string();
+        let run = run.clone();
+        drop(runs);
+        self.journal.note(&run, "resumed", Map::new());
+    }
+
+    pub(crate) fn note_ended(&self, id: &SandboxId, reason: EndReason) {
+        let run = self.journal.runs.lock().remove(id);
+        if let Some(run) = run {
+            let mut data = Map::new();
+            data.insert("reason".to_owned(), reason.as_str().into());
+            self.journal.note(&run, "killed", data);
+        }
+    }
+
+    /// After a start: those that are here have events from now on.
+    pub(crate) fn learn_running(&self) {
+        for status in self.node.list() {
+            let paused = self.node.paused(&status.spec.id).is_some();
+            let build = self.build_of(&status.spec);
+            self.journal.learn(&status.spec, build, paused);
+        }
+    }
+
+    /// Traffic wakes sandboxes without asking us.
+    pub(crate) fn notice_woken(&self) {
+        let paused: Vec<_> = {
+            let runs = self.journal.runs.lock();
+            let paused = runs.iter().filter(|(_, run)| run.paused);
+            paused.map(|(id, _)| id.clone()).collect()
+        };
+        for id in paused {
+            if self.node.paused(&id).is_none() && self.node.get(&id).is_some() {
+                self.note_resumed(&id);
+            }
+        }
+    }
+
+    /// A tenant's events.
+    pub async fn events(&self, tenant: &Tenant, filter: &EventFilter) -> Result<Vec<Event>> {
+        self.journal.flush().await;
+        Ok(self.store.events(&tenant.id, filter).await?)
+    }
+
+    fn build_of(&self, spec: &SandboxSpec) -> String {
+        let template = self.catalogue.by_id(spec.template.as_str());
+        template.map_or_else(
+            || Uuid::nil().to_string(),
+            |template| template.info.build_id.clone(),
+        )
+    }
+}
+
+async fn keep(store: Store, hooks: Arc<Hooks>, mut inbox: mpsc::Receiver<Note>) {
+    let mut notes = Vec::with_capacity(BATCH);
+    while inbox.recv_many(&mut notes, BATCH).await > 0 {
+        let (mut events, mut waiting) = (Vec::new(), Vec::new());
+        for note in notes.drain(..) {
+            match note {
+                Note::Event(event) => events.push(*event),
+                Note::Flush(done) => waiting.push(done),
+            }
+        }
+        if !events.is_empty()
+            && let Err(error) = store.insert_events(&events).await
+        {
+            tracing::error!(%error, lost = events.len(), "could not write events");
+        }
+        for event in events {
+            hooks.tell(event);
+        }
+        for done in waiting {
+            // Whoever waited may have given up.
+            done.send(()).ok();
+        }
+    }
+}
+
+/// RFC 3339.
+pub(crate) fn written(at: UnixMillis) -> String {
+    let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    format!("{at:.3}")
+}

@@ -1,0 +1,226 @@
+//! One delivery: resolved once, checked, and sent to the very address that was checked.
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use sha2::{Digest, Sha256};
+use soulbox_types::Secret;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use uuid::Uuid;
+
+use super::{Target, target::is_public};
+
+/// For all of one attempt.
+const LIMIT: Duration = Duration::from_secs(30);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// Where distributions keep their bundle.
+const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    #[error("no answer within {} s", LIMIT.as_secs())]
+    Late,
+    #[error("the host has no address")]
+    NoAddress,
+    #[error("the host is on a private or local address")]
+    Private,
+    #[error("could not connect: {0}")]
+    Connect(io::Error),
+    #[error("HTTP failed: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("the receiver answered {0}")]
+    Status(StatusCode),
+    #[error("the request could not be made")]
+    Request(#[from] http::Error),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Sender {
+    allow_private: bool,
+    /// Made at the first https delivery: most servers have none.
+    tls: Arc<OnceLock<Arc<ClientConfig>>>,
+}
+
+impl Sender {
+    pub(crate) fn new(allow_private: bool) -> Self {
+        Self {
+            allow_private,
+            tls: Arc::default(),
+        }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        target: &Target,
+        webhook: &str,
+        secret: &Secret,
+        body: &str,
+    ) -> Result<(), SendError> {
+        let attempt = self.attempt(target, webhook, secret, body);
+        tokio::time::timeout(LIMIT, attempt)
+            .await
+            .map_err(|_| SendError::Late)?
+    }
+
+    async fn attempt(
+        &self,
+        target: &Target,
+        webhook: &str,
+        secret: &Secret,
+        body: &str,
+    ) -> Result<(), SendError> {
+        let request = Request::post(&target.path)
+            .header("host", &target.authority)
+            .header("content-type", "application/json")
+            .header("user-agent", concat!("soulbox/", env!("CARGO_PKG_VERSION")))
+            .header("e2b-webhook-id", webhook)
+            .header("e2b-delivery-id", Uuid::new_v4().to_string())
+            .header("e2b-signature-version", "v1")
+            .header("e2b-signature", e2b_signature(secret, body))
+            .header("soulbox-signature", own_signature(secret, body))
+            .body(Full::new(Bytes::from(body.to_owned())))?;
+        let stream = self.connect(target).await?;
+        let status = if target.https {
+            let name = ServerName::try_from(target.host.clone())
+                .map_err(|error| SendError::Connect(io::Error::other(error)))?;
+            let connector = TlsConnector::from(self.tls().map_err(SendError::Connect)?);
+            let stream = connector
+                .connect(name, stream)
+                .await
+                .map_err(SendError::Connect)?;
+            exchange(TokioIo::new(stream), request).await?
+        } else {
+            exchange(TokioIo::new(stream), request).await?
+        };
+        // Redirects are not followed: they could lead where the address may not.
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(SendError::Status(status))
+        }
+    }
+
+    async fn connect(&self, target: &Target) -> Result<TcpStream, SendError> {
+        let found = tokio::net::lookup_host((target.host.as_str(), target.port));
+        let addresses: Vec<SocketAddr> = found.await.map_err(SendError::Connect)?.collect();
+        if !self.allow_private && addresses.iter().any(|address| !is_public(address.ip())) {
+            return Err(SendError::Private);
+        }
+        let mut last = SendError::NoAddress;
+        for address in addresses {
+            match tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = SendError::Connect(error),
+                Err(_) => last = SendError::Connect(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        Err(last)
+    }
+
+    fn tls(&self) -> io::Result<Arc<ClientConfig>> {
+        if let Some(config) = self.tls.get() {
+            return Ok(Arc::clone(config));
+        }
+        let config = client_config()?;
+        Ok(Arc::clone(self.tls.get_or_init(|| config)))
+    }
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<StatusCode, SendError>
+where
+    S: Read + Write + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    let answered = async {
+        let response = sender.send_request(request).await?;
+        Ok(response.status())
+    };
+    // Together, so that nothing is left running when the attempt is given up.
+    tokio::pin!(answered);
+    tokio::select! {
+        answer = &mut answered => answer,
+        ended = connection => {
+            ended?;
+            answered.await
+        }
+    }
+}
+
+/// As E2B's receivers check it: a plain digest over secret and body.
+fn e2b_signature(secret: &Secret, body: &str) -> String {
+    let digest = Sha256::new()
+        .chain_update(secret.expose())
+        .chain_update(body)
+        .finalize();
+    URL_SAFE_NO_PAD.encode(digest)
+}
+
+/// A proper MAC, for those who can choose.
+fn own_signature(secret: &Secret, body: &str) -> String {
+    match Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()) {
+        Ok(mut mac) => {
+            mac.update(body.as_bytes());
+            format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+        }
+        // HMAC takes keys of every length.
+        Err(_) => String::new(),
+    }
+}
+
+fn client_config() -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    let bundle = SYSTEM_BUNDLES.iter().find(|path| Path::new(path).exists());
+    let bundle = bundle.ok_or_else(|| io::Error::other("this machine has no root certificates"))?;
+    let certificates = CertificateDer::pem_file_iter(bundle)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(io::Error::other)?;
+    // Bundles of the world contain a few certificates that rustls does not accept.
+    roots.add_parsable_certificates(certificates);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_those_that_receivers_compute() {
+        let secret = Secret::new("key");
+        // printf 'keybody' | openssl dgst -sha256 -binary | basenc --base64url
+        assert_eq!(
+            e2b_signature(&secret, "body"),
+            "G66At1pXdU-Gs5CEE-Yjcil7nH1qJVaLy4JnXRVdFJw"
+        );
+        // printf 'body' | openssl dgst -sha256 -hmac key
+        assert_eq!(
+            own_signature(&secret, "body"),
+            "sha256=515aae133b435d4000956731f68ae5cf5eb85d4f0dc6a546d2bfcd3595ec1ae1"
+        );
+    }
+}

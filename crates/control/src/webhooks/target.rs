@@ -1,0 +1,164 @@
+//! Where a webhook goes. Tenants write these addresses: they must not lead into the operator's
+//! own network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::Uri;
+
+use crate::{Error, Result};
+
+const MAX_URL: usize = 2048;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) https: bool,
+    /// Without brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// As it was written, for the `Host` header.
+    pub(crate) authority: String,
+    pub(crate) path: String,
+}
+
+impl Target {
+    pub(crate) fn parse(url: &str, allow_private: bool) -> Result<Self> {
+        let bad = |why: &str| Error::Invalid(format!("url: {why}"));
+        if url.len() > MAX_URL {
+            return Err(bad("it is too long"));
+        }
+        let uri: Uri = url.parse().map_err(|_| bad("it is not a URL"))?;
+        let https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(bad("it must begin with https:// or http://")),
+        };
+        let authority = uri.authority().ok_or_else(|| bad("it has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(bad("it must not contain a user or password"));
+        }
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
+        if host.is_empty() {
+            return Err(bad("it has no host"));
+        }
+        let address = host.parse::<IpAddr>();
+        if !allow_private && address.is_ok_and(|address| !is_public(address)) {
+            return Err(bad("private and local addresses are not allowed"));
+        }
+        Ok(Self {
+            https,
+            host,
+            port: authority.port_u16().unwrap_or(if https { 443 } else { 80 }),
+            authority: authority.as_str().to_owned(),
+            path: uri
+                .path_and_query()
+                .map_or_else(|| "/".to_owned(), ToString::to_string),
+        })
+    }
+}
+
+/// Whether an address belongs to the internet at large.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = matches!(
+        (a, b, c),
+        (0 | 10 | 127 | 224.., _, _)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18 | 19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+    );
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    if let Some(inner) = address.to_ipv4() {
+        return is_public_v4(inner);
+    }
+    let [first, second, ..] = address.segments();
+    match (first, second) {
+        // Translated to the IPv4 address at its end.
+        (0x64, 0xff9b) => {
+            let [.., a, b, c, d] = address.octets();
+            is_public_v4(Ipv4Addr::new(a, b, c, d))
+        }
+        // Documentation, and tunnels whose end is an IPv4 address.
+        (0x2001, 0xdb8 | 0) | (0x2002, _) => false,
+        // Only this part of the space is given out.
+        _ => first & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_machines_networks_and_metadata_services_are_not_public() {
+        for private in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+        ] {
+            assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+        for public in ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8"] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_an_http_url_without_credentials() {
+        let target = Target::parse("https://example.com:8443/hook?a=b", false).unwrap();
+        assert_eq!(
+            (target.host.as_str(), target.port, target.path.as_str()),
+            ("example.com", 8443, "/hook?a=b")
+        );
+        let target = Target::parse("http://example.com", false).unwrap();
+        assert_eq!((target.port, target.path.as_str()), (80, "/"));
+        for bad in [
+            "",
+            "example.com",
+            "ftp://example.com",
+            "https://",
+            "https://u:p@example.com",
+            "http://127.0.0.1/",
+            "http://[::1]:80/",
+            "https://10.0.0.1/x",
+            "http:// x",
+        ] {
+            assert!(Target::parse(bad, false).is_err(), "{bad}");
+        }
+        assert!(Target::parse("http://[::1]:80/", true).is_ok());
+    }
+}
