@@ -3,8 +3,8 @@
 //! ```text
 //! staging/            a tmpfs, only in this mount namespace
 //!   disk              the ext4 image, ids shifted
-//!   snapshot-<n>      images of snapshots below it, read-only, ids shifted
-//!   lower-<n>-<m>     template layers, read-only, ids shifted
+//!   s<n>              images of snapshots below it, read-only, ids shifted
+//!   l<n>-<m>          template layers, read-only, ids shifted
 //!   root              overlay 0; the others are attached from inside
 //! ```
 //!
@@ -46,13 +46,14 @@ pub(crate) fn assemble(
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).at("private mounts")?;
     memory(&spec.staging, 0, 1 << 20, "0700", MountAttrFlags::empty()).at("staging")?;
-    // Overlay options separate paths with colons; short relative names need no escaping.
+    // Overlay options separate paths with colons, and one option has at most 255 bytes: short
+    // relative names need no escaping and leave room for many layers.
     std::env::set_current_dir(&spec.staging).at("staging")?;
     fs::create_dir("root").at("staging")?;
 
     attach_shifted("disk", &disk::mount(&spec.disk)?, user_namespace, 0)?;
     for (number, image) in spec.snapshots.iter().enumerate() {
-        let name = format!("snapshot-{number}");
+        let name = format!("s{number}");
         let mounted = disk::mount_read_only(image)?;
         attach_shifted(&name, &mounted, user_namespace, idmap::MOUNT_ATTR_RDONLY)?;
     }
@@ -92,10 +93,10 @@ fn overlay_of(
 ) -> Result<OwnedFd, Failure> {
     // What was the writable part of a snapshot's source is a lower layer here, above the template.
     let mut lower: Vec<String> = (0..spec.snapshots.len())
-        .map(|n| format!("snapshot-{n}/upper-{number}"))
+        .map(|n| format!("s{n}/u{number}"))
         .collect();
     for (layer, source) in overlay.lower.iter().enumerate() {
-        let name = format!("lower-{number}-{layer}");
+        let name = format!("l{number}-{layer}");
         fs::create_dir(&name).at("staging")?;
         let attributes = idmap::MOUNT_ATTR_RDONLY | idmap::MOUNT_ATTR_NODEV;
         let shifted = idmap::shifted_copy(source, user_namespace.as_fd(), attributes)
@@ -105,8 +106,8 @@ fn overlay_of(
     }
     let options = [
         ("lowerdir", lower.join(":")),
-        ("upperdir", format!("disk/upper-{number}")),
-        ("workdir", format!("disk/work-{number}")),
+        ("upperdir", format!("disk/u{number}")),
+        ("workdir", format!("disk/w{number}")),
         // Package managers rename directories of lower layers.
         ("redirect_dir", "on".to_owned()),
     ];

@@ -55,7 +55,7 @@ impl Disks {
 
     /// Makes sure that the blank of a size exists. Blocking.
     pub(crate) fn blank(&self, mib: u32) -> Result<PathBuf> {
-        let path = self.folder.join(format!("blank-{mib}.ext4"));
+        let path = self.folder.join(format!("blank2-{mib}.ext4"));
         if path.exists() {
             return Ok(path);
         }
@@ -83,8 +83,8 @@ fn format(path: &Path, mib: u32) -> io::Result<()> {
     }
     fs::create_dir_all(&tree)?;
     for number in 0..OVERLAYS {
-        fs::create_dir(tree.join(format!("upper-{number}")))?;
-        fs::create_dir(tree.join(format!("work-{number}")))?;
+        fs::create_dir(tree.join(format!("u{number}")))?;
+        fs::create_dir(tree.join(format!("w{number}")))?;
     }
     let file = fs::File::create(path)?;
     file.set_len(u64::from(mib) << 20)?;

@@ -5,7 +5,7 @@
 //! | `spec.json` | before anything is made | somebody wants this sandbox |
 //! | `running.json` | when its first process exists | where to find it |
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
-//! | `paused.json` | when it is at rest | do not let it run; what a resume brings back |
+//! | `paused.json` | before it rests | do not let it run; what a resume brings back |
 //! | `ended.json` | before anything is torn down | finish the destruction |
 //!
 //! Files appear whole or not at all (rename), so a crash leaves a state that can be read.

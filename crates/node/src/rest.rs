@@ -1,6 +1,6 @@
 //! Pause and resume.
 //!
-//! `paused.json` is written when everything is at rest, and removed when everything runs again.
+//! `paused.json` is written before anything rests, and removed when everything runs again.
 //! A crash in between leaves the sandbox in the state that the file tells: adoption freezes what
 //! should rest and thaws what should run.
 
@@ -41,12 +41,19 @@ impl LocalNode {
         };
         let runtime = self.runtime();
         let result = async {
-            match keep {
-                Kept::Memory => runtime.pause(&id).await?,
-                Kept::Filesystem => runtime.stop(&id).await?,
-            }
+            // On record first: were it the other way round, a full disk could leave it frozen, or
+            // ended, with nothing that says so.
             let writing = folder.clone();
-            blocking(move || writing.paused(&paused)).await
+            blocking(move || writing.paused(&paused)).await?;
+            let rested = match keep {
+                Kept::Memory => runtime.pause(&id).await,
+                Kept::Filesystem => runtime.stop(&id).await,
+            };
+            if rested.is_err() {
+                let undoing = folder.clone();
+                blocking(move || undoing.resumed()).await?;
+            }
+            rested
         }
         .await;
         let mut entries = self.entries().lock();

@@ -54,7 +54,7 @@ pub struct InitSpec {
     pub cgroup_joins: Vec<PathBuf>,
     /// Directories to show read-only under `/sys/fs/cgroup`, with their place there.
     pub cgroup_view: Vec<(PathBuf, PathBuf)>,
-    /// Ext4 image with `upper-<n>` and `work-<n>` for the n-th overlay.
+    /// Ext4 image with `u<n>` (upper) and `w<n>` (work) for the n-th overlay.
     pub disk: PathBuf,
     /// Images of the snapshots that it stands on, topmost first.
     pub snapshots: Vec<PathBuf>,
