@@ -104,9 +104,11 @@ def test_eight_at_once_are_all_different(server, sync_sdk):
 @pytest.mark.parametrize(
     "field",
     [
-        {"volumeMounts": [{"name": "v", "path": "/mnt"}]},
-        {"network": {"maskRequestHost": "x.example.com"}},
+        {"iam": {"tokens": {"t": {"audience": "x", "tokenType": "JWT-SVID"}}}},
+        {"network": {"egressProxy": {"address": "proxy.example.com:1080"}}},
+        {"network": {"rules": {"example.com": [{"transform": {"headers": {"A": "b"}}}]}}},
     ],
+    ids=["iam", "egressProxy", "rules"],
 )
 def test_what_is_not_built_yet_is_refused_and_not_ignored(server, field):
     with server.api() as api:

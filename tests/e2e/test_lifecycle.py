@@ -127,21 +127,14 @@ def test_the_legacy_composite_id_is_understood(server, sync_sdk):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "fork", {}),
-        ("POST", "snapshots", {}),
-        ("PUT", "network", {"denyOut": ["192.0.2.0/24"]}),
-    ],
+    ("method", "path"), [("POST", "/v3/templates"), ("POST", "/access-tokens"), ("GET", "/nodes")]
 )
-def test_what_is_not_built_yet_says_so(server, sync_sdk, method, path, body):
-    sandbox = sync_sdk.create()
+def test_what_is_not_built_yet_says_so(server, method, path):
     with server.api() as api:
-        answer = api.request(method, f"/sandboxes/{sandbox.sandbox_id}/{path}", json=body)
+        answer = api.request(method, path, json={"name": "x"})
     assert answer.status_code in (400, 403, 501), answer.text
     assert answer.json()["code"] == answer.status_code
     assert "not supported" in answer.json()["message"]
-    assert sandbox.is_running()
 
 
 def test_processes_that_outlive_their_parent_are_reaped(box):
