@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::bail;
 use soulbox_doctor::Problem;
 
-pub(crate) async fn preflight(data_dir: &Path) -> anyhow::Result<()> {
+pub(crate) async fn preflight(data_dir: &Path, min_free_disk: u64) -> anyhow::Result<()> {
+    warn_of_a_full_disk(data_dir, min_free_disk);
     let dir = data_dir.to_owned();
     let found = tokio::task::spawn_blocking(move || soulbox_doctor::preflight(&dir)).await?;
     judge(found, has_entries(&data_dir.join("sandboxes")))
@@ -32,6 +33,20 @@ fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result
         "{} things are missing on this machine (see above; `soulbox doctor` shows every check)",
         problems.len()
     )
+}
+
+/// Not a reason to refuse the start: sandboxes that are there go on, new ones are refused.
+fn warn_of_a_full_disk(data_dir: &Path, min_free_disk: u64) {
+    let free = rustix::fs::statvfs(data_dir)
+        .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if free < min_free_disk {
+        tracing::warn!(
+            "{} has {} MiB of free space: no new sandboxes below {} MiB (--min-free-disk-mb)",
+            data_dir.display(),
+            free >> 20,
+            min_free_disk >> 20
+        );
+    }
 }
 
 fn has_entries(dir: &Path) -> bool {
@@ -64,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_server_whose_sandboxes_run_starts_all_the_same() {
-        assert!(judge(Err(vec![problem("free space: 0.1 GiB")]), true).is_ok());
+        assert!(judge(Err(vec![problem("nftables: not found")]), true).is_ok());
         assert!(judge(Ok(()), false).is_ok());
     }
 }

@@ -55,7 +55,7 @@ async fn start(config: &Config) -> anyhow::Result<Started> {
     }
     raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
-    preflight(&config.data_dir).await?;
+    preflight(&config.data_dir, config.min_free_disk).await?;
     let listeners = listen(config)?;
     let seed = data_dir.seed()?;
     let endpoints = endpoints(config, &listeners)?;
