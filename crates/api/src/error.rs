@@ -164,6 +164,7 @@ impl From<ControlError> for ApiError {
             }
             ControlError::Timeout { .. } => plain(StatusCode::GATEWAY_TIMEOUT),
             ControlError::Node(error) => from_node(&error),
+            ControlError::Store(ref store) if store.is_disk_full() => disk_full(),
             ControlError::Store(_) | ControlError::Internal(_) => internal(&error),
         }
     }
@@ -200,11 +201,7 @@ fn from_node(error: &NodeError) -> ApiError {
             tracing::error!(%error, "what was kept is damaged");
             plain(StatusCode::INTERNAL_SERVER_ERROR).coded("damaged")
         }
-        NodeError::Io { source, .. } if disk_is_full(source) => ApiError::new(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "the server's disk is full; nothing was changed: free space there and try again",
-        )
-        .coded("disk_full"),
+        NodeError::Io { source, .. } if disk_is_full(source) => disk_full(),
         NodeError::NoCapacity { retry_after, .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
             .coded("sandbox_capacity_unavailable")
             .retry(Retry::After(*retry_after)),
@@ -220,6 +217,11 @@ fn from_node(error: &NodeError) -> ApiError {
         }
         NodeError::PortClosed { .. } | NodeError::Io { .. } => internal(error),
     }
+}
+
+fn disk_full() -> ApiError {
+    let message = "the server's disk is full; nothing was changed: free space there and try again";
+    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, message).coded("disk_full")
 }
 
 fn disk_is_full(error: &std::io::Error) -> bool {

@@ -47,6 +47,8 @@ impl Control {
                 .await;
             let made = copies.iter().filter(|copy| copy.is_ok()).count();
             tracing::info!(made, asked = count, "sandbox forked");
+            let data = serde_json::Map::from_iter([("copies".to_owned(), made.into())]);
+            control.note_event(&id, "forked", data);
             Ok(copies)
         };
         let copies = self.finish(work.in_current_span()).await;

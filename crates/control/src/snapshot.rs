@@ -75,6 +75,8 @@ impl Control {
             let (taken, _hold) = control.capture(&tenant, &id).await?;
             let info = control.keep(&tenant, taken, label).await?;
             tracing::info!(snapshot = info.id(), "snapshot kept");
+            let data = serde_json::Map::from_iter([("snapshot_id".to_owned(), info.id().into())]);
+            control.note_event(&id, "snapshotted", data);
             Ok(info)
         };
         let made = self.finish(work.in_current_span()).await;

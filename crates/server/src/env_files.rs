@@ -79,6 +79,8 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
     let url = endpoints.http_url();
     line(&mut plain, "E2B_API_URL", &url);
     line(&mut plain, "E2B_SANDBOX_URL", &url);
+    // Volume content does not follow E2B_API_URL.
+    line(&mut plain, "E2B_VOLUME_API_URL", &url);
     plain.push_str("unset E2B_DOMAIN\n"); // left by env.tls in the same shell
     private_file::write(&path(dir), SECRET, plain.as_bytes())?;
 
@@ -91,7 +93,7 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
         line(&mut tls, "NODE_EXTRA_CA_CERTS", &ca.to_string_lossy());
         line(&mut tls, "SSL_CERT_FILE", &bundle.to_string_lossy());
     }
-    tls.push_str("unset E2B_API_URL E2B_SANDBOX_URL\n"); // they would win over the domain
+    tls.push_str("unset E2B_API_URL E2B_SANDBOX_URL E2B_VOLUME_API_URL\n"); // they would win over the domain
     private_file::write(&tls_path(dir), SECRET, tls.as_bytes())
 }
 

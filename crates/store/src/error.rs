@@ -21,3 +21,17 @@ pub enum Error {
         column: &'static str,
     },
 }
+
+impl Error {
+    /// Nothing was written because there is no room.
+    pub fn is_disk_full(&self) -> bool {
+        const SQLITE_FULL: &str = "13";
+        match self {
+            Self::Database(sqlx::Error::Database(error)) => {
+                error.code().is_some_and(|code| code == SQLITE_FULL)
+            }
+            Self::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
+}
