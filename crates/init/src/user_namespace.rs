@@ -21,25 +21,28 @@ pub(crate) fn create(id_base: u32) -> Result<OwnedFd, Failure> {
     let step = "user namespace";
     // Whoever makes a user namespace pays for what is counted per user in it (inotify, timers,
     // pending signals, locked memory). As the host's root all sandboxes would share one account.
-    let cloned = as_sandbox_root(id_base, || {
-        clone_process(libc::CLONE_NEWUSER, Parent::Caller)
+    let raw = as_sandbox_root(id_base, || {
+        match clone_process(libc::CLONE_NEWUSER, Parent::Caller)? {
+            // Not a step further: nobody has a name here yet, so every change of ids would fail.
+            Cloned::Child => wait_to_be_killed(),
+            Cloned::Parent(raw) => Ok(raw),
+        }
     })
     .at(step)?;
-    match cloned {
-        Cloned::Child => loop {
-            // Bounded: the parent kills us within milliseconds, and if it died we leave.
-            std::thread::sleep(std::time::Duration::from_secs(1));
-            if rustix::process::getppid().is_none_or(Pid::is_init) {
-                std::process::exit(0);
-            }
-        },
-        Cloned::Parent(raw) => {
-            let result = map_and_open(raw, id_base).at(step);
-            if let Some(pid) = Pid::from_raw(raw) {
-                kill_process(pid, Signal::KILL).at(step)?;
-                waitpid(Some(pid), WaitOptions::empty()).at(step)?;
-            }
-            result
+    let result = map_and_open(raw, id_base).at(step);
+    if let Some(pid) = Pid::from_raw(raw) {
+        kill_process(pid, Signal::KILL).at(step)?;
+        waitpid(Some(pid), WaitOptions::empty()).at(step)?;
+    }
+    result
+}
+
+/// Bounded: the parent kills us within milliseconds, and if it died we leave.
+fn wait_to_be_killed() -> ! {
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        if rustix::process::getppid().is_none_or(Pid::is_init) {
+            std::process::exit(0);
         }
     }
 }
