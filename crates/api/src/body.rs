@@ -40,9 +40,11 @@ impl<S: Send + Sync> FromRequest<S> for Document {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(ApiError::bad_request("a JSON body is required"));
         }
-        serde_json::from_slice(&bytes)
-            .map(Self)
-            .map_err(|error| invalid(&error))
+        match serde_json::from_slice(&bytes) {
+            Ok(document @ Value::Object(_)) => Ok(Self(document)),
+            Ok(_) => Err(not_an_object()),
+            Err(error) => Err(invalid(&error)),
+        }
     }
 }
 
@@ -65,8 +67,12 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(T::default()));
         }
-        let body: Option<T> = serde_json::from_slice(&bytes).map_err(|error| invalid(&error))?;
-        Ok(Self(body.unwrap_or_default()))
+        match serde_json::from_slice(&bytes) {
+            Ok(Value::Null) => Ok(Self(T::default())),
+            Ok(document @ Value::Object(_)) => Document(document).parse().map(Self),
+            Ok(_) => Err(not_an_object()),
+            Err(error) => Err(invalid(&error)),
+        }
     }
 }
 
@@ -84,6 +90,11 @@ async fn read(request: Request) -> Result<bytes::Bytes> {
             "the body did not arrive in time",
         )),
     }
+}
+
+/// A list would be taken for an object by the order of its entries.
+fn not_an_object() -> ApiError {
+    ApiError::bad_request("Invalid request body: it must be a JSON object")
 }
 
 fn invalid(error: &serde_json::Error) -> ApiError {

@@ -8,7 +8,7 @@ use soulbox_types::{Destination, NetworkPolicy};
 
 use crate::{
     auth::Caller,
-    body::OptionalJson,
+    body::Json,
     error::{ApiError, Result},
     path::SandboxPath,
     router::App,
@@ -140,7 +140,7 @@ pub(crate) async fn replace(
     State(app): State<App>,
     caller: Caller,
     SandboxPath(id): SandboxPath,
-    OptionalJson(body): OptionalJson<NetworkBody>,
+    Json(body): Json<NetworkBody>,
 ) -> Result<StatusCode> {
     // Whether it exists is answered first.
     app.control.get(&caller.tenant, &id).await?;

@@ -59,7 +59,9 @@ pub(crate) async fn world() -> World {
             retry_after: Duration::from_millis(10),
         },
     };
-    let control = Control::open(config.clone(), store, node.clone()).await.unwrap();
+    let control = Control::open(config.clone(), store, node.clone())
+        .await
+        .unwrap();
     let key = control.ensure_default_tenant().await.unwrap().unwrap().key;
     let domain = "sbx.localhost:3443".to_owned();
     World {
