@@ -36,12 +36,14 @@ js_files=(
     tests/sandbox/commands tests/sandbox/files tests/sandbox/pty tests/sandbox/git
     tests/sandbox/create tests/sandbox/connect tests/sandbox/kill tests/sandbox/timeout
     tests/sandbox/host tests/sandbox/metrics tests/sandbox/secure tests/sandbox/internetAccess
-    tests/sandbox/network.test tests/template/exists
+    tests/sandbox/network.test tests/sandbox/snapshot tests/sandbox/fork tests/sandbox/lifecyclePayload
+    tests/api/snapshot tests/template/exists tests/secret tests/volume
 )
 python_files=(
     test_sbx_info test_sbx_kill test_sbx_list commands/ files/ pty/ shared/git
     test_create.py test_connect.py test_kill.py test_timeout.py test_host.py test_metrics.py test_secure.py
-    test_internet_access.py test_network.py template_sync/test_exists template_async/test_exists
+    test_internet_access.py test_network.py test_snapshot test_sbx_snapshot test_fork.py
+    template_sync/test_exists template_async/test_exists
 )
 if [ $# -gt 0 ]; then js_files=("$@") python_files=("$@"); fi
 
