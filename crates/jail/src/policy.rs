@@ -126,6 +126,10 @@ mod tests {
             !policy.capabilities.contains(&21),
             "CAP_SYS_ADMIN must not be given"
         );
+        assert!(
+            !policy.capabilities.contains(&19),
+            "CAP_SYS_PTRACE would open envd to root inside"
+        );
     }
 
     #[test]
