@@ -37,7 +37,7 @@ js_files=(
     tests/sandbox/create tests/sandbox/connect tests/sandbox/kill tests/sandbox/timeout
     tests/sandbox/host tests/sandbox/metrics tests/sandbox/secure tests/sandbox/internetAccess
     tests/sandbox/network.test tests/sandbox/snapshot tests/sandbox/fork tests/sandbox/lifecyclePayload
-    tests/api/snapshot tests/template/exists tests/secret tests/volume
+    tests/api/snapshot tests/template/exists
 )
 python_files=(
     test_sbx_info test_sbx_kill test_sbx_list commands/ files/ pty/ shared/git
