@@ -22,7 +22,9 @@ except OSError as error:
 def somewhere(sync_sdk):
     """An address outside that answers; skipped where there is none."""
     box = sync_sdk.create(timeout=60)
-    found = box.commands.run("getent ahostsv4 pypi.org || true").stdout.split()
+    # The machine's own package source is a name that it surely reaches, if it reaches any.
+    source = "cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -om1 '://[^/ ]*' | cut -c4-"
+    found = box.commands.run(f"getent ahostsv4 $({source}) || true").stdout.split()
     if not found or not reaches(box, found[0]):
         pytest.skip("this machine reaches nothing outside to try rules on")
     return found[0]

@@ -160,12 +160,29 @@ async fn who_is_not_a_sandbox_gets_no_answer() {
     network.close().await;
 }
 
+/// A name that this machine surely knows: that of its own package source.
+fn package_host() -> Option<String> {
+    let folder = std::fs::read_dir("/etc/apt/sources.list.d").ok()?;
+    let files = folder.filter_map(|entry| Some(entry.ok()?.path()));
+    let files = files.chain([std::path::PathBuf::from("/etc/apt/sources.list")]);
+    let mut texts = files.filter_map(|path| std::fs::read_to_string(path).ok());
+    texts.find_map(|text| {
+        let (_, rest) = text.split_once("://")?;
+        let host: String = rest.chars().take_while(|c| !"/: \n".contains(*c)).collect();
+        (!host.is_empty()).then_some(host)
+    })
+}
+
 #[tokio::test]
 async fn by_default_names_are_resolved_as_on_the_host() {
     if skipped() {
         return;
     }
-    let Some(on_host) = std::net::ToSocketAddrs::to_socket_addrs("deb.debian.org:80")
+    let Some(name) = package_host() else {
+        eprintln!("skipped: this host names no package source to ask for");
+        return;
+    };
+    let Some(on_host) = std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 80))
         .ok()
         .and_then(|mut found| found.find(SocketAddr::is_ipv4))
     else {
@@ -175,11 +192,12 @@ async fn by_default_names_are_resolved_as_on_the_host() {
     let bed = Bed::new("7e24", 24);
     let network = bed.open().await;
     let slot = network.acquire().await.unwrap();
-    let question = [
-        &QUESTION[..12],
-        b"\x03deb\x06debian\x03org\x00\x00\x01\x00\x01",
-    ]
-    .concat();
+    let mut question = QUESTION[..12].to_vec();
+    for label in name.split('.') {
+        question.push(u8::try_from(label.len()).unwrap());
+        question.extend(label.as_bytes());
+    }
+    question.extend(b"\x00\x00\x01\x00\x01");
     let gateway = SocketAddr::from((slot.gateway(), 53));
     let answer = ask_for(slot.netns(), gateway, question).await.unwrap();
     assert_eq!(answer[3] & 0x0f, 0, "no error");
