@@ -280,6 +280,17 @@ impl Runtime for Jail {
         .await
     }
 
+    async fn hold(&self, id: &SandboxId) -> Result<()> {
+        let sandbox = self.sandbox(id)?;
+        blocking(move || {
+            sandbox
+                .cgroup
+                .freeze(FREEZE_LIMIT)
+                .map_err(|e| Error::io("could not freeze the sandbox", io::Error::other(e)))
+        })
+        .await
+    }
+
     async fn resume(&self, id: &SandboxId) -> Result<()> {
         let sandbox = self.sandbox(id)?;
         blocking(move || {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use soulbox_runtime::{LogLevel, Result};
-use soulbox_types::{EndReason, Kept, SandboxId, SandboxState};
+use soulbox_types::{Kept, SandboxId, SandboxState};
 
 use crate::{LocalNode, local::blocking};
 
@@ -75,9 +75,10 @@ impl LocalNode {
                 }
             }
             Err(error) => {
-                // What cannot rest would take everybody's disk down.
-                tracing::error!(sandbox = %id, %error, "it cannot be paused and is ended");
-                self.finish(id, EndReason::Died, reason).await;
+                tracing::error!(sandbox = %id, %error, "it cannot be paused and is held as it is");
+                if let Err(error) = self.hold(id, reason).await {
+                    tracing::error!(sandbox = %id, %error, "it cannot be held either");
+                }
             }
         }
     }

@@ -78,6 +78,28 @@ impl LocalNode {
         }
     }
 
+    /// Stops a running sandbox in place without writing anything. A restart of the server lets it
+    /// go on: nothing on disk says that it rests.
+    pub(crate) async fn hold(self: &Arc<Self>, id: &SandboxId, reason: &str) -> Result<()> {
+        let turn = self.turn(id)?;
+        let _ours = turn.lock().await;
+        running(&self.entries().lock(), id)?;
+        self.runtime().hold(id).await?;
+        let mut entries = self.entries().lock();
+        let entry = entries
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        entry.state = SandboxState::Paused;
+        entry.paused = Some(Paused {
+            kept: Kept::Memory,
+            at: UnixMillis::now(),
+        });
+        entry.leave_alone();
+        entry.note(LogLevel::Error, format!("held: {reason}"));
+        self.tell(NodeEvent::Paused { id: id.clone() });
+        Ok(())
+    }
+
     pub(crate) async fn resume_in_task(
         self: Arc<Self>,
         id: SandboxId,

@@ -114,6 +114,11 @@ impl Runtime for MemoryRuntime {
         Ok(())
     }
 
+    async fn hold(&self, id: &SandboxId) -> Result<()> {
+        self.0.frozen.lock().insert(id.clone());
+        Ok(())
+    }
+
     async fn stop(&self, id: &SandboxId) -> Result<()> {
         self.0.alive.lock().remove(id);
         Ok(())

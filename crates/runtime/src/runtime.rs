@@ -94,6 +94,9 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Stops every process in place, memory kept; the files are on the host's disk afterwards.
     async fn pause(&self, id: &SandboxId) -> Result<()>;
 
+    /// Stops every process in place and no more: for when a disk is too full to write anything.
+    async fn hold(&self, id: &SandboxId) -> Result<()>;
+
     /// Lets the processes of a paused sandbox go on.
     async fn resume(&self, id: &SandboxId) -> Result<()>;
 
