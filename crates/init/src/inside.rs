@@ -3,16 +3,14 @@
 //! Paths here lead nowhere but into the sandbox, whatever links its earlier life has left.
 
 use std::{
-    fs::{self, DirBuilder, File},
-    os::{
-        fd::OwnedFd,
-        unix::fs::{DirBuilderExt, symlink},
-    },
-    path::{Path, PathBuf},
+    fs::{self, File},
+    os::{fd::OwnedFd, unix::fs::symlink},
+    path::{Component, Path, PathBuf},
 };
 
 use rustix::{
-    fs::CWD,
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2},
+    io::Errno,
     mount::{MountAttrFlags, OpenTreeFlags, open_tree},
 };
 use soulbox_sys::idmap;
@@ -20,7 +18,7 @@ use soulbox_types::guest::InitSpec;
 
 use crate::{
     error::{Context, Failure},
-    mounts::{attach, memory, new_filesystem},
+    mounts::{attach, attach_at, memory, new_filesystem},
     pieces::Pieces,
     root::as_sandbox_root,
 };
@@ -60,13 +58,30 @@ pub(crate) fn finish(
     mount_proc(spec, pieces)?;
     for (target, volume) in &pieces.volumes {
         let named = || target.display().to_string();
-        as_sandbox_root(spec.id_base, || {
-            DirBuilder::new().recursive(true).mode(0o755).create(target)
-        })
-        .at_with("place of volume", named)?;
-        attach(volume, target).at_with("attach volume", named)?;
+        let place = as_sandbox_root(spec.id_base, || directory_without_links(target))
+            .at_with("place of volume", named)?;
+        attach_at(volume, &place).at_with("attach volume", named)?;
     }
     Ok(())
+}
+
+/// Opens a directory, making it and those above where they are missing. A link on the way, which
+/// an earlier life of the sandbox may have left, is refused: it could lead over `/proc`.
+fn directory_without_links(path: &Path) -> std::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut here = openat(CWD, "/", flags, Mode::empty())?;
+    for name in path.components() {
+        let Component::Normal(name) = name else {
+            continue;
+        };
+        match mkdirat(&here, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        here = openat2(&here, name, flags, Mode::empty(), resolve)?;
+    }
+    Ok(here)
 }
 
 fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {

@@ -45,6 +45,12 @@ pub(crate) fn attach(mount: &OwnedFd, target: &Path) -> io::Result<()> {
     )?)
 }
 
+/// The same, on a directory that is open already.
+pub(crate) fn attach_at(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(mount.as_fd(), "", target.as_fd(), "", flags)?)
+}
+
 /// A small memory file system that belongs to the sandbox's root.
 pub(crate) fn memory(
     target: &Path,

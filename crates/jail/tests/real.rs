@@ -457,3 +457,47 @@ async fn what_is_counted_per_user_is_counted_per_sandbox() {
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let folder = fixture.path().join("volumes/v/mnt");
+    fs::create_dir_all(&folder).unwrap();
+    let volume = |path: &str| soulbox_types::VolumeMount {
+        volume: "v".to_owned(),
+        name: "v".to_owned(),
+        path: path.to_owned(),
+    };
+    let mut spec = fixture.spec();
+    spec.volumes = vec![volume("/mnt/deep/data")];
+    create(&jail, &spec).await;
+    let answer = ask(&jail, &spec, "POST /files?path=/mnt/deep/data/f", "shared").await;
+    assert!(answer.contains("200 OK"), "{answer}");
+    assert_eq!(fs::read_to_string(folder.join("f")).unwrap(), "shared");
+
+    // What a sandbox left behind must not lead the next start over its own /proc.
+    let body = r#"{"process":{"cmd":"/bin/ln","args":["-s","/proc","/mnt/p"]}}"#;
+    let mut frame = vec![0];
+    frame.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+    let frame = String::from_utf8(frame).unwrap() + body;
+    let answer = ask_as(
+        &jail,
+        &spec,
+        "POST /process.Process/Start",
+        "application/connect+json",
+        &frame,
+    )
+    .await;
+    assert!(answer.contains("exit status 0"), "{answer}");
+    jail.stop(&spec.id).await.unwrap();
+    spec.volumes = vec![volume("/mnt/p/sys")];
+    let refused = jail.create(&spec, origin(Disk::Kept), &|_: &Running| Ok(()));
+    match refused.await {
+        Err(Error::Start { step, .. }) => assert_eq!(step, "place of volume"),
+        other => panic!("{other:?}"),
+    }
+    jail.close().await;
+}
