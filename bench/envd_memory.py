@@ -22,14 +22,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from support.server import Server  # noqa: E402
 
 
-def envds(before: set[int]) -> list[int]:
+def envds(server: Server) -> list[int]:
+    """The first processes of this server's sandboxes, and of no other server's."""
     found = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+            program = os.stat(f"/proc/{pid}/exe")
         except OSError:
             continue
-        if name.startswith("soulbox-envd") and pid not in before:
+        if any(os.path.samestat(program, each.stat()) for each in (server.data / "bin").glob("*/soulbox-envd")):
             found.append(pid)
     return found
 
@@ -51,7 +52,6 @@ def main() -> None:
     scratch = Path(tempfile.mkdtemp(prefix="soulbox-bench-"))
     server = Server(scratch / "data", extra=["--log", "warn"])
     figures = {}
-    before = set(envds(set()))
     try:
         server.start()
         made = []
@@ -60,7 +60,7 @@ def main() -> None:
             while len(made) < count:
                 made.append(Sandbox.create(timeout=600, **server.sdk))
                 made[-1].commands.run("true")
-            samples = [kib(pid) for pid in envds(before)]
+            samples = [kib(pid) for pid in envds(server)]
             assert len(samples) == count, f"{len(samples)} envds for {count} sandboxes"
             row = {
                 name: statistics.median(each[name] for each in samples)
