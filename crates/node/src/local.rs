@@ -405,10 +405,18 @@ impl Node for LocalNode {
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
         let (mut entries, token) = {
             let entries = self.entries.lock();
-            let entry = running(&entries, id)?;
-            (entry.notes(), entry.spec.node_token.clone())
+            let here = entries
+                .get(id)
+                .filter(|e| e.state != SandboxState::Destroying);
+            let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+            // envd's own part cannot be had while it rests: nobody inside would answer.
+            let token =
+                (entry.state == SandboxState::Running).then(|| entry.spec.node_token.clone());
+            (entry.notes(), token)
         };
-        if let Ok(stream) = self.runtime.dial(id, ENVD_PORT).await {
+        if let Some(token) = token
+            && let Ok(stream) = self.runtime.dial(id, ENVD_PORT).await
+        {
             entries.extend(logs::from_envd(stream, &token).await);
         }
         entries.sort_by_key(|e| e.at);

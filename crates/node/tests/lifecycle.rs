@@ -437,6 +437,8 @@ async fn a_paused_sandbox_rests_without_a_deadline_and_wakes_with_a_new_one() {
     node.pause(&wish.id, Kept::Memory).await.unwrap();
     assert!(matches!(events.recv().await, Ok(NodeEvent::Paused { .. })));
     assert!(machine.frozen.lock().contains(&wish.id));
+    let log = node.logs(&wish.id).await.unwrap();
+    assert!(log.iter().any(|line| line.message.starts_with("paused")));
     assert!(matches!(
         node.dial(&wish.id, 80).await,
         Err(Error::SandboxNotFound(_))

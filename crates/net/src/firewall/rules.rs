@@ -108,6 +108,7 @@ table inet {table} {{
     chain refuse {{
         counter
         meta l4proto tcp reject with tcp reset
+        meta l4proto udp reject with icmpx type port-unreachable
         reject with icmpx type admin-prohibited
     }}
     chain genuine {{
