@@ -36,6 +36,7 @@ impl Control {
                 Err(Error::SandboxPaused { id }) => return Err(Error::ForkOfPaused { id }),
                 found => found?.spec,
             };
+            let _claim = control.claim_mounted(&source.volumes)?;
             let (taken, _hold) = match control.capture(&tenant, &id).await {
                 Err(Error::SandboxPaused { id }) => return Err(Error::ForkOfPaused { id }),
                 captured => captured?,

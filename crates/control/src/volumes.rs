@@ -141,6 +141,20 @@ impl Control {
         blocking(move || volumes.content(&id)).await
     }
 
+    /// For copies of a sandbox: its volumes stay while they are being made, even if it ends.
+    pub(crate) fn claim_mounted(&self, mounts: &[VolumeMount]) -> Result<Claim> {
+        let mut claim = Claim {
+            claims: Arc::clone(&self.claims),
+            volumes: Vec::new(),
+        };
+        for mount in mounts {
+            if !claim.add(&mount.volume) {
+                return Err(Error::VolumeNotFound(mount.volume.clone()));
+            }
+        }
+        Ok(claim)
+    }
+
     /// Checks the wish, tells all that is wrong with it at once, and makes the volumes ready.
     pub(crate) async fn resolve_mounts(
         &self,
