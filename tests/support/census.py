@@ -10,6 +10,8 @@ from pathlib import Path
 from support.server import Server
 from support.waiting import eventually
 
+# As crates/jail/src/instance.rs gives them out.
+FIRST_SANDBOX_ID = 0x8000_0000
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
@@ -32,7 +34,7 @@ class Census:
     @classmethod
     def take(cls, server: Server | None) -> "Census":
         pids = [each for each in os.listdir("/proc") if each.isdigit()]
-        states = [state_of(pid) for pid in pids]
+        states = [state_of(pid) for pid in pids if is_ours(pid)]
         objects, elements = nft_counts()
         alive = server is not None and server.process is not None and server.process.poll() is None
         return cls(
@@ -91,6 +93,18 @@ def flat(census: Census) -> dict[str, int]:
     values = asdict(census)
     kinds = values.pop("namespaces")
     return values | {f"{kind} namespaces": count for kind, count in kinds.items()}
+
+
+def is_ours(pid: str) -> bool:
+    """The server, its helpers, and whatever runs as one of the ids that only sandboxes have. Other
+    work on the machine comes and goes; it is not what the product could leak."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    name = re.search(r"^Name:\t(.*)$", status, re.MULTILINE)
+    uid = re.search(r"^Uid:\t(\d+)", status, re.MULTILINE)
+    return bool(name and name[1].startswith("soulbox")) or bool(uid and int(uid[1]) >= FIRST_SANDBOX_ID)
 
 
 def state_of(pid: str) -> str:
