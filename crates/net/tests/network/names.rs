@@ -167,7 +167,9 @@ fn package_host() -> Option<String> {
     let files = files.chain([std::path::PathBuf::from("/etc/apt/sources.list")]);
     let mut texts = files.filter_map(|path| std::fs::read_to_string(path).ok());
     texts.find_map(|text| {
-        let (_, rest) = text.split_once("://")?;
+        let mut lines = text.lines();
+        let line = lines.find(|l| l.starts_with("URIs:") || l.starts_with("deb "))?;
+        let (_, rest) = line.split_once("://")?;
         let host: String = rest.chars().take_while(|c| !"/: \n".contains(*c)).collect();
         (!host.is_empty()).then_some(host)
     })
