@@ -23,7 +23,8 @@ def somewhere(sync_sdk):
     """An address outside that answers; skipped where there is none."""
     box = sync_sdk.create(timeout=60)
     # The machine's own package source is a name that it surely reaches, if it reaches any.
-    source = "grep -rhE '^(URIs|deb )' /etc/apt/sources.list* 2>/dev/null | grep -om1 '://[^/ ]*' | cut -c4-"
+    entries = "/etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources"
+    source = f"grep -hE '^(URIs|deb )' {entries} 2>/dev/null | grep -om1 '://[^/ ]*' | cut -c4-"
     found = box.commands.run(f"getent ahostsv4 $({source}) || true").stdout.split()
     if not found or not reaches(box, found[0]):
         pytest.skip("this machine reaches nothing outside to try rules on")

@@ -163,7 +163,12 @@ async fn who_is_not_a_sandbox_gets_no_answer() {
 /// A name that this machine surely knows: that of its own package source.
 fn package_host() -> Option<String> {
     let folder = std::fs::read_dir("/etc/apt/sources.list.d").ok()?;
-    let files = folder.filter_map(|entry| Some(entry.ok()?.path()));
+    let files = folder
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|e| e == "list" || e == "sources")
+        });
     let files = files.chain([std::path::PathBuf::from("/etc/apt/sources.list")]);
     let mut texts = files.filter_map(|path| std::fs::read_to_string(path).ok());
     texts.find_map(|text| {
