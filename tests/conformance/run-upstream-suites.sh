@@ -35,16 +35,21 @@ js_files=(
     tests/api/info tests/api/kill tests/api/list
     tests/sandbox/commands tests/sandbox/files tests/sandbox/pty tests/sandbox/git
     tests/sandbox/create tests/sandbox/connect tests/sandbox/kill tests/sandbox/timeout
-    tests/sandbox/host tests/sandbox/metrics tests/sandbox/secure tests/sandbox/internetAccess
-    tests/sandbox/network.test tests/sandbox/snapshot tests/sandbox/fork tests/sandbox/lifecyclePayload
+    tests/sandbox/host tests/sandbox/metrics tests/sandbox/secure
+    tests/sandbox/snapshot tests/sandbox/fork tests/sandbox/lifecyclePayload
     tests/api/snapshot tests/template/exists
 )
 python_files=(
     test_sbx_info test_sbx_kill test_sbx_list commands/ files/ pty/ shared/git
     test_create.py test_connect.py test_kill.py test_timeout.py test_host.py test_metrics.py test_secure.py
-    test_internet_access.py test_network.py test_snapshot test_sbx_snapshot test_fork.py
+    test_snapshot test_sbx_snapshot test_fork.py
     template_sync/test_exists template_async/test_exists
 )
+# These connect to public addresses from inside a sandbox: only where that is allowed.
+if [ "${OPEN_INTERNET:-}" = 1 ]; then
+    js_files+=(tests/sandbox/internetAccess tests/sandbox/network.test)
+    python_files+=(test_internet_access.py test_network.py)
+fi
 if [ $# -gt 0 ]; then js_files=("$@") python_files=("$@"); fi
 
 run_js() {
