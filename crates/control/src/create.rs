@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::SandboxStatus;
 use soulbox_store::{EndRow, IdempotencyRecord, SandboxRow, Started};
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, Secret, TemplateId, UnixMillis};
+use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, UnixMillis};
 use tracing::Instrument;
 
 use crate::{
@@ -91,6 +91,8 @@ impl Control {
         let spec = SandboxSpec {
             tenant: tenant.id.clone(),
             template: origin.template,
+            build: origin.build,
+            purpose: Purpose::User,
             alias: origin.alias,
             limits: request
                 .resources

@@ -40,6 +40,7 @@ pub struct TemplateBuild {
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) template: TemplateId,
+    pub(crate) build: Option<String>,
     pub(crate) alias: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) image: Option<TemplateId>,
@@ -141,6 +142,7 @@ impl Control {
                 Ok(Origin {
                     alias: info.aliases.first().cloned(),
                     template: info.id,
+                    build: None,
                     limits: info.limits,
                     image: None,
                     hold: None,
@@ -150,6 +152,7 @@ impl Control {
                 let build = shelved.build(tag).ok_or_else(no_tag)?;
                 Ok(Origin {
                     template: build.base.clone(),
+                    build: None,
                     alias: shelved.row.name.clone(),
                     limits: build.limits,
                     image: Some(build.image.clone()),

@@ -583,6 +583,8 @@ fn stray(tenant: TenantId) -> SandboxSpec {
         id: SandboxId::random(),
         tenant,
         template: "basebasebasebasebase".parse().unwrap(),
+        build: None,
+        purpose: soulbox_types::Purpose::User,
         alias: None,
         limits: Limits::default(),
         env: BTreeMap::new(),

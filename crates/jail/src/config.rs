@@ -1,7 +1,7 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use soulbox_net::Ipv4Net;
-use soulbox_template::Template;
+use soulbox_template::Templates;
 
 #[derive(Debug, Clone)]
 pub struct JailConfig {
@@ -11,7 +11,8 @@ pub struct JailConfig {
     pub sandboxes_dir: PathBuf,
     /// Volumes, each mounted at `<id>/mnt`.
     pub volumes_dir: PathBuf,
-    pub templates: Vec<Template>,
+    /// What sandboxes start from.
+    pub templates: Arc<Templates>,
     pub programs: soulbox_embed::Programs,
     /// `None`: the first free one of a list.
     pub network_range: Option<Ipv4Net>,

@@ -1,7 +1,7 @@
 //! The tier as the node sees it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -17,8 +17,7 @@ use soulbox_net::{NetStats, Network};
 use soulbox_runtime::{
     Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
-use soulbox_template::Template;
-use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, TemplateId, Tier};
+use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::time::timeout;
 
 use crate::{
@@ -52,7 +51,6 @@ pub struct Jail {
     pub(crate) disks: Arc<Disks>,
     /// Files that are the same in every sandbox of this node, above the template's layers.
     pub(crate) node_layer: PathBuf,
-    pub(crate) templates: BTreeMap<TemplateId, Template>,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
 }
 
@@ -65,16 +63,11 @@ impl Jail {
         let (network, range) = network::open(&config, &mut instance).await?;
         let disks = Arc::new(Disks::open(config.data_dir.join("disks"))?);
         let node_layer = node_layer::write(&config.data_dir, range)?;
-        for template in &config.templates {
+        for template in config.templates.all() {
             let (disks, size) = (Arc::clone(&disks), template.limits.disk_mib);
             blocking(move || disks.blank(size).map(drop)).await?;
         }
         let boot_id = boot_id().map_err(|e| Error::io("could not read the boot id", e))?;
-        let templates = config
-            .templates
-            .iter()
-            .map(|t| (t.id.clone(), t.clone()))
-            .collect();
         Ok(Arc::new(Self {
             config,
             instance,
@@ -84,7 +77,6 @@ impl Jail {
             network,
             disks,
             node_layer,
-            templates,
             sandboxes: Mutex::default(),
         }))
     }
@@ -183,6 +175,18 @@ impl Jail {
 
 #[async_trait]
 impl Runtime for Jail {
+    async fn export(
+        &self,
+        id: &SandboxId,
+        _: &Path,
+    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
+    async fn set_limits(&self, id: &SandboxId, _: &soulbox_types::Limits) -> Result<()> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
     fn tier(&self) -> Tier {
         Tier::Jail
     }

@@ -33,8 +33,9 @@ impl Jail {
         started: &Started<'_>,
     ) -> Result<Sandbox> {
         let template = self
+            .config
             .templates
-            .get(&spec.template)
+            .of(spec)
             .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
         let (slot, cgroup, (), ()) = tokio::try_join!(
             self.acquire_slot(spec),
@@ -42,7 +43,7 @@ impl Jail {
             self.make_disk(spec, origin.disk),
             self.warm_cgroups(),
         )?;
-        let init = self.init_spec(spec, template, origin, &slot, &cgroup);
+        let init = self.init_spec(spec, &template, origin, &slot, &cgroup);
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)

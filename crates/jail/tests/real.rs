@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use soulbox_jail::{Jail, JailConfig};
 use soulbox_runtime::{Adopted, Disk, Error, Origin, Running, Runtime};
-use soulbox_template::Template;
+use soulbox_template::{Template, Templates};
 use soulbox_types::{
     ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
     guest::OverlaySpec,
@@ -65,7 +65,11 @@ impl Fixture {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
             data_dir,
-            templates: vec![self.template.clone()],
+            templates: {
+                let templates = Templates::open(self.folder.path().join("builds")).unwrap();
+                templates.set_own(self.template.clone());
+                templates.into()
+            },
             programs,
             network_range: None,
             open_ranges: Vec::new(),
@@ -93,6 +97,8 @@ impl Fixture {
             id: soulbox_types::SandboxId::random(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
             template: self.template.id.clone(),
+            build: None,
+            purpose: soulbox_types::Purpose::User,
             alias: None,
             limits: self.template.limits,
             env: [].into(),
@@ -154,6 +160,7 @@ fn template(layer: &Path) -> Template {
             disk_mib: 64,
             pids: 64,
         },
+        start: None,
         created_at: UnixMillis::now(),
     }
 }

@@ -41,6 +41,7 @@ impl LocalNode {
                 id: snapshot.clone(),
                 source: id.clone(),
                 template: spec.template.clone(),
+                build: spec.build.clone(),
                 parents,
                 limits: spec.limits,
                 created_at: UnixMillis::now(),

@@ -300,6 +300,18 @@ impl LocalNode {
 
 #[async_trait]
 impl Node for LocalNode {
+    fn claim_warm(&self, _: &soulbox_runtime::WarmWish) -> Option<SandboxId> {
+        None
+    }
+
+    async fn export(
+        &self,
+        id: &SandboxId,
+        _: &std::path::Path,
+    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
         in_task(self.owned()?.create_in_task(spec)).await
     }

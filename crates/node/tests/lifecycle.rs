@@ -44,6 +44,18 @@ struct MemoryRuntime(Arc<Machine>);
 
 #[async_trait]
 impl Runtime for MemoryRuntime {
+    async fn export(
+        &self,
+        id: &SandboxId,
+        _: &Path,
+    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
+    async fn set_limits(&self, id: &SandboxId, _: &soulbox_types::Limits) -> Result<()> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
     fn tier(&self) -> Tier {
         Tier::Jail
     }
@@ -181,6 +193,8 @@ fn spec(life: Duration) -> SandboxSpec {
         id: SandboxId::random(),
         tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
         template: TemplateId::random(),
+        build: None,
+        purpose: soulbox_types::Purpose::User,
         alias: Some("base".into()),
         limits: Limits::default(),
         env: [("KEY".to_owned(), "value".to_owned())].into(),

@@ -10,8 +10,8 @@ mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{
-    LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot,
+    LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot, WarmWish,
 };
 pub use runtime::{
-    Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started, Stats,
+    AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started, Stats,
 };

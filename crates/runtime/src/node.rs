@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, path::Path};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use soulbox_types::{
 };
 use tokio::sync::broadcast;
 
-use crate::{DynStream, Result, Stats};
+use crate::{AddedLayer, DynStream, Result, Stats};
 
 /// A sandbox as its node knows it: the truth about what runs.
 #[derive(Debug, Clone)]
@@ -75,6 +75,9 @@ pub struct Snapshot {
     pub source: SandboxId,
     /// The template at the bottom.
     pub template: TemplateId,
+    /// Its build, as in [`SandboxSpec::build`].
+    #[serde(default)]
+    pub build: Option<String>,
     /// The snapshots below this one, nearest first.
     pub parents: Vec<TemplateId>,
     pub limits: Limits,
@@ -85,12 +88,29 @@ pub struct Snapshot {
     pub checksum: String,
 }
 
-/// A machine that runs sandboxes.
+/// What a waiting sandbox must be to serve a caller: the rest can be changed when it is taken.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WarmWish {
+    pub template: TemplateId,
+    pub build: Option<String>,
+    pub disk_mib: u32,
+}
+
+/// A machine that runs sandboxes. Only those of [`soulbox_types::Purpose::User`] are seen by `get`
+/// and `list`.
 #[async_trait]
 pub trait Node: Send + Sync + fmt::Debug {
     /// Returns when envd inside answers. On error nothing is left of it.
     /// A second call with the same id is answered with the first one's sandbox.
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus>;
+
+    /// Takes a waiting sandbox out of the warm pool, for a `create` with its id within a moment; one
+    /// that does not follow ends it. `None`: none waits that could serve this wish, and the caller
+    /// chooses an id. Cheap: from memory. Every call counts as demand.
+    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId>;
+
+    /// See [`crate::Runtime::export`]. For sandboxes of [`soulbox_types::Purpose::Build`].
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>>;
 
     /// Idempotent. When it returns, dialling fails and nothing of it runs.
     async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()>;

@@ -5,7 +5,7 @@ use std::{
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, Tier};
+use soulbox_types::{Limits, NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Result;
@@ -71,6 +71,14 @@ pub enum Disk {
     Kept,
 }
 
+/// What a sandbox added to one mount point of its template: an overlay layer, ids as inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedLayer {
+    /// The mount point: the `target` of the template's overlay.
+    pub target: PathBuf,
+    pub directory: PathBuf,
+}
+
 /// Called once, as soon as there is something to find again.
 pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
 
@@ -110,6 +118,14 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// file. The sandbox stands still only for as long as that needs. On error the file may be
     /// there in part; the sandbox goes on in any case.
     async fn capture(&self, id: &SandboxId, target: &Path) -> Result<()>;
+
+    /// Ends every process of a sandbox without snapshots below it and writes what it added to its
+    /// template, with whiteouts, to new directories below `target` (which is made): a layer per
+    /// mount point to which anything was added. What is written is on the host's disk afterwards.
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>>;
+
+    /// Changes what a running sandbox may use. Its disk keeps its size.
+    async fn set_limits(&self, id: &SandboxId, limits: &Limits) -> Result<()>;
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats>;
 

@@ -10,7 +10,7 @@ use soulbox_jail::{Jail, JailConfig};
 use soulbox_node::{LocalNode, NodeConfig};
 use soulbox_runtime::{Node, Runtime};
 use soulbox_store::Store;
-use soulbox_template::{HostOptions, Template};
+use soulbox_template::{HostOptions, Template, Templates};
 use soulbox_types::Secret;
 
 use crate::{
@@ -35,7 +35,9 @@ pub(crate) async fn assemble(
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
     let (programs, template) = prepare(config).await?;
     let volumes = open_volumes(config).await?;
-    let jail = open_jail(config, programs, template.clone()).await?;
+    let templates = open_templates(config).await?;
+    templates.set_own(template.clone());
+    let jail = open_jail(config, programs, templates).await?;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
@@ -106,6 +108,15 @@ pub(crate) async fn assemble(
     Ok((parts, key))
 }
 
+/// What was built on this machine.
+async fn open_templates(config: &Config) -> anyhow::Result<Arc<Templates>> {
+    let folder = config.data_dir.join("templates/builds");
+    let templates = tokio::task::spawn_blocking(move || Templates::open(folder))
+        .await?
+        .context("could not read the templates")?;
+    Ok(Arc::new(templates))
+}
+
 async fn open_volumes(config: &Config) -> anyhow::Result<Arc<Volumes>> {
     let folder = config.data_dir.join("volumes");
     tokio::task::spawn_blocking(move || Volumes::open(folder))
@@ -146,13 +157,13 @@ async fn prepare(config: &Config) -> anyhow::Result<(Programs, Template)> {
 async fn open_jail(
     config: &Config,
     programs: Programs,
-    template: Template,
+    templates: Arc<Templates>,
 ) -> anyhow::Result<Arc<Jail>> {
     let jail = Jail::open(JailConfig {
         data_dir: config.data_dir.clone(),
         sandboxes_dir: sandboxes_dir(config),
         volumes_dir: config.data_dir.join("volumes"),
-        templates: vec![template],
+        templates,
         programs,
         network_range: config.network_range,
         open_ranges: config.open_ranges.clone(),

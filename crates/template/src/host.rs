@@ -98,6 +98,7 @@ fn prepare(host: &Path, dir: &Path, options: &HostOptions) -> Result<Template> {
         default_user: "user".into(),
         default_workdir: String::new(),
         limits: Limits::default(),
+        start: None,
         created_at: UnixMillis::now(),
     };
     state.save(dir)?;

@@ -8,6 +8,7 @@
 //!
 //! # Layout
 //! - `template`: the description that the node keeps
+//! - `templates`: every build that this machine can start, in memory and on disk
 //! - `host`: `base`; below it `walk` (what of `/usr` is private), `root`, `etc`, `accounts`,
 //!   `variable` (the generated root), `certificates`, `credentials` (the filters), `state` (when
 //!   an earlier result still holds)
@@ -19,8 +20,10 @@ mod host;
 mod layer;
 mod prune;
 mod template;
+mod templates;
 
 pub use error::{Error, Result};
 pub use host::{HostOptions, prepare_host};
 pub use prune::prune;
 pub use template::Template;
+pub use templates::Templates;

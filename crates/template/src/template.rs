@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use soulbox_types::{Limits, TemplateId, UnixMillis, guest::OverlaySpec};
+use soulbox_types::{Limits, StartCommand, TemplateId, UnixMillis, guest::OverlaySpec};
 
 /// What a sandbox starts from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,5 +17,7 @@ pub struct Template {
     /// Empty: the home of whoever runs the command.
     pub default_workdir: String,
     pub limits: Limits,
+    #[serde(default)]
+    pub start: Option<StartCommand>,
     pub created_at: UnixMillis,
 }

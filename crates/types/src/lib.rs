@@ -25,7 +25,8 @@ pub use limits::Limits;
 pub use network::{Destination, NetworkPolicy, NotADestination};
 pub use secret::Secret;
 pub use spec::{
-    EndReason, Kept, Lifecycle, OnTimeout, SandboxSpec, SandboxState, Tier, VolumeMount,
+    EndReason, Kept, Lifecycle, OnTimeout, Purpose, SandboxSpec, SandboxState, StartCommand, Tier,
+    VolumeMount,
 };
 pub use time::UnixMillis;
 

@@ -52,6 +52,27 @@ pub struct Lifecycle {
     pub timeout_seconds: u64,
 }
 
+/// For whom a sandbox runs. Only a user's is ever shown, or reached from outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    #[default]
+    User,
+    /// A step of a template's build. It does not outlive the server that made it.
+    Build,
+    /// Started and ready, waiting for a user.
+    Warm,
+}
+
+/// What runs in every sandbox of a template before its user comes, and how to tell that it is up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartCommand {
+    /// Run by the default user's login shell in the default directory; empty: nothing is run.
+    pub start: String,
+    /// Run again and again until it succeeds.
+    pub ready: String,
+}
+
 /// A volume in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeMount {
@@ -68,6 +89,11 @@ pub struct SandboxSpec {
     pub id: SandboxId,
     pub tenant: TenantId,
     pub template: TemplateId,
+    /// UUID of the build of that template. `None`: the template has only one, the server's own.
+    #[serde(default)]
+    pub build: Option<String>,
+    #[serde(default)]
+    pub purpose: Purpose,
     /// The snapshot that it starts from, above the template.
     #[serde(default)]
     pub snapshot: Option<TemplateId>,

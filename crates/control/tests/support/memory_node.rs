@@ -131,6 +131,18 @@ impl MemoryNode {
 
 #[async_trait]
 impl Node for MemoryNode {
+    fn claim_warm(&self, _: &soulbox_runtime::WarmWish) -> Option<SandboxId> {
+        None
+    }
+
+    async fn export(
+        &self,
+        id: &SandboxId,
+        _: &std::path::Path,
+    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
         self.creates.fetch_add(1, Ordering::Relaxed);
         let _held = self.creating.read().await;
@@ -228,6 +240,7 @@ impl Node for MemoryNode {
             id: snapshot.clone(),
             source: id.clone(),
             template: spec.template,
+            build: None,
             parents: below.map_or(Vec::new(), |below| {
                 let mut parents = vec![below.id.clone()];
                 parents.extend(below.parents.clone());

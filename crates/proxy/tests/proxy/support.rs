@@ -49,6 +49,8 @@ impl FakeNode {
             id: id(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
             template: "base".parse().unwrap(),
+            build: None,
+            purpose: soulbox_types::Purpose::User,
             alias: None,
             limits: Limits::default(),
             env: BTreeMap::new(),
@@ -104,6 +106,18 @@ impl FakeNode {
 
 #[async_trait]
 impl Node for FakeNode {
+    fn claim_warm(&self, _: &soulbox_runtime::WarmWish) -> Option<SandboxId> {
+        None
+    }
+
+    async fn export(
+        &self,
+        id: &SandboxId,
+        _: &std::path::Path,
+    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
+        Err(Error::SandboxNotFound(id.clone()))
+    }
+
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
         Err(Error::SandboxNotFound(spec.id))
     }

@@ -97,6 +97,7 @@ impl State {
                 default_user: String::new(),
                 default_workdir: String::new(),
                 limits: Limits::default(),
+                start: None,
                 created_at: UnixMillis::now(),
             },
             inputs: inputs(options),

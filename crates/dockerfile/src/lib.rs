@@ -1,0 +1,1 @@
+//! Reads Dockerfiles into build steps.

@@ -1,0 +1,1 @@
+//! Talks to envd inside a sandbox, from the host.

@@ -1,0 +1,1 @@
+//! Container images: pulled from registries, unpacked once, shared by content.

@@ -1,0 +1,187 @@
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parking_lot::RwLock;
+use soulbox_types::{SandboxSpec, TemplateId};
+
+use crate::{Result, Template, error::At};
+
+/// Every build that this machine can start, by its UUID. Shared by the parts that make builds and
+/// those that start sandboxes from them.
+#[derive(Debug)]
+pub struct Templates {
+    folder: PathBuf,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    builds: HashMap<String, Arc<Template>>,
+    /// The server's own templates have one build at a time.
+    own: HashMap<TemplateId, Arc<Template>>,
+}
+
+impl Templates {
+    /// Reads what earlier runs kept in `folder`: one file per build.
+    pub fn open(folder: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&folder).at("make", &folder)?;
+        let mut known = Known::default();
+        for entry in std::fs::read_dir(&folder).at("list", &folder)? {
+            let path = entry.at("list", &folder)?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let text = std::fs::read(&path).at("read", &path)?;
+            match serde_json::from_slice::<Template>(&text) {
+                Ok(template) => {
+                    known
+                        .builds
+                        .insert(template.build_id.clone(), Arc::new(template));
+                }
+                // The others are as good as before; this one is not found when it is asked for.
+                Err(error) => {
+                    tracing::error!(path = %path.display(), %error, "the description of a build is damaged");
+                }
+            }
+        }
+        Ok(Self {
+            folder,
+            known: RwLock::new(known),
+        })
+    }
+
+    /// What a sandbox starts from.
+    pub fn of(&self, spec: &SandboxSpec) -> Option<Arc<Template>> {
+        let known = self.known.read();
+        match &spec.build {
+            Some(build) => known.builds.get(build).cloned(),
+            None => known.own.get(&spec.template).cloned(),
+        }
+    }
+
+    pub fn build(&self, id: &str) -> Option<Arc<Template>> {
+        self.known.read().builds.get(id).cloned()
+    }
+
+    pub fn own(&self, id: &TemplateId) -> Option<Arc<Template>> {
+        self.known.read().own.get(id).cloned()
+    }
+
+    /// All builds that were kept or lent, and the server's own.
+    pub fn all(&self) -> Vec<Arc<Template>> {
+        let known = self.known.read();
+        known
+            .builds
+            .values()
+            .chain(known.own.values())
+            .cloned()
+            .collect()
+    }
+
+    /// Names a template of the server itself, found by its id as well as by its build.
+    pub fn set_own(&self, template: Template) {
+        let template = Arc::new(template);
+        let mut known = self.known.write();
+        known.own.insert(template.id.clone(), template);
+    }
+
+    /// For this run of the server: a build's states between its steps.
+    pub fn lend(&self, template: Template) -> Arc<Template> {
+        let template = Arc::new(template);
+        let mut known = self.known.write();
+        known
+            .builds
+            .insert(template.build_id.clone(), Arc::clone(&template));
+        template
+    }
+
+    /// For good. Blocking.
+    pub fn keep(&self, template: Template) -> Result<Arc<Template>> {
+        let path = self.file(&template.build_id);
+        let new = path.with_extension("new");
+        let text = serde_json::to_vec(&template)
+            .map_err(io::Error::other)
+            .at("describe", &path)?;
+        let written = std::fs::File::create(&new).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()
+        });
+        written.at("write", &new)?;
+        std::fs::rename(&new, &path).at("name", &path)?;
+        sync_folder(&self.folder).at("write out", &self.folder)?;
+        Ok(self.lend(template))
+    }
+
+    /// Idempotent. Blocking. Its layers are left to whoever keeps them.
+    pub fn forget(&self, build: &str) -> Result<()> {
+        self.known.write().builds.remove(build);
+        let path = self.file(build);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", &path),
+            _ => Ok(()),
+        }
+    }
+
+    fn file(&self, build: &str) -> PathBuf {
+        self.folder.join(format!("{build}.json"))
+    }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    std::fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use soulbox_types::{Limits, UnixMillis};
+
+    use super::*;
+
+    fn template(build: &str) -> Template {
+        Template {
+            id: TemplateId::random(),
+            build_id: build.to_owned(),
+            aliases: Vec::new(),
+            overlays: Vec::new(),
+            env: BTreeMap::new(),
+            default_user: "user".to_owned(),
+            default_workdir: String::new(),
+            limits: Limits::default(),
+            start: None,
+            created_at: UnixMillis::now(),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_there_after_a_restart_and_what_is_lent_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Templates::open(folder.path().join("builds")).unwrap();
+        let templates = open();
+        templates.keep(template("kept")).unwrap();
+        templates.lend(template("lent"));
+        templates.keep(template("forgotten")).unwrap();
+        templates.forget("forgotten").unwrap();
+        templates.forget("forgotten").unwrap();
+        assert!(templates.build("lent").is_some() && templates.build("forgotten").is_none());
+        let again = open();
+        assert_eq!(again.all(), [templates.build("kept").unwrap()]);
+    }
+
+    #[test]
+    fn a_damaged_description_costs_only_its_own_build() {
+        let folder = tempfile::tempdir().unwrap();
+        Templates::open(folder.path().to_owned())
+            .unwrap()
+            .keep(template("good"))
+            .unwrap();
+        std::fs::write(folder.path().join("bad.json"), "{").unwrap();
+        let again = Templates::open(folder.path().to_owned()).unwrap();
+        assert!(again.build("good").is_some() && again.build("bad").is_none());
+    }
+}
