@@ -2,6 +2,7 @@
 //! a flag wins over the environment, that over the file, that over the default.
 
 mod endpoint;
+mod mirror;
 mod span;
 
 use std::{
@@ -16,6 +17,7 @@ use soulbox_net::Ipv4Net;
 use soulbox_types::Limits;
 
 pub use endpoint::Endpoint;
+pub use mirror::Mirror;
 use span::Span;
 
 /// Arguments of `soulbox serve`.
@@ -67,6 +69,29 @@ pub struct Settings {
     /// Network slots kept ready for the next sandboxes [default: 8]
     #[arg(long, env = "SOULBOX_POOL", value_name = "N")]
     pub pool: Option<usize>,
+    /// Sandboxes kept started and ready, at most, for templates that are in demand; 0 for none
+    /// [default: 8]
+    #[arg(long, env = "SOULBOX_WARM", value_name = "N")]
+    pub warm: Option<usize>,
+    /// Templates built at a time [default: the number of cpus]
+    #[arg(long, env = "SOULBOX_PARALLEL_BUILDS", value_name = "N")]
+    pub parallel_builds: Option<usize>,
+    /// A registry, as HOST or HOST:PORT, that may be at a private address and without TLS; repeatable
+    #[arg(
+        long,
+        env = "SOULBOX_REGISTRY_ALLOW",
+        value_name = "HOST",
+        value_delimiter = ','
+    )]
+    pub registry_allow: Option<Vec<String>>,
+    /// Where to get the images of a registry instead, as docker.io=http://127.0.0.1:5000; repeatable
+    #[arg(
+        long,
+        env = "SOULBOX_REGISTRY_MIRROR",
+        value_name = "NAME=URL",
+        value_delimiter = ','
+    )]
+    pub registry_mirror: Option<Vec<Mirror>>,
     /// How many sandboxes may run at a time [default: 1000]
     #[arg(long, env = "SOULBOX_MAX_SANDBOXES", value_name = "N")]
     pub max_sandboxes: Option<u32>,
@@ -130,6 +155,10 @@ pub struct Config {
     pub network_range: Option<Ipv4Net>,
     pub open_ranges: Vec<Ipv4Net>,
     pub pool: usize,
+    pub warm: usize,
+    pub parallel_builds: usize,
+    pub registry_allow: Vec<String>,
+    pub registry_mirrors: Vec<Mirror>,
     pub max_sandboxes: u32,
     pub max_timeout: Duration,
     pub include_opt: bool,
@@ -190,6 +219,10 @@ impl Settings {
             network_range: self.network_range.or(other.network_range),
             open_range: self.open_range.or(other.open_range),
             pool: self.pool.or(other.pool),
+            warm: self.warm.or(other.warm),
+            parallel_builds: self.parallel_builds.or(other.parallel_builds),
+            registry_allow: self.registry_allow.or(other.registry_allow),
+            registry_mirror: self.registry_mirror.or(other.registry_mirror),
             max_sandboxes: self.max_sandboxes.or(other.max_sandboxes),
             max_timeout: self.max_timeout.or(other.max_timeout),
             include_opt: self.include_opt.or(other.include_opt),
@@ -241,6 +274,12 @@ impl TryFrom<Settings> for Config {
         if max_sandboxes == 0 {
             return Err(bad("max-sandboxes", "must be at least 1"));
         }
+        let parallel_builds = settings.parallel_builds.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        });
+        if parallel_builds == 0 {
+            return Err(bad("parallel-builds", "must be at least 1"));
+        }
         Ok(Self {
             listen: settings
                 .listen
@@ -257,6 +296,10 @@ impl TryFrom<Settings> for Config {
             network_range: settings.network_range,
             open_ranges: settings.open_range.unwrap_or_default(),
             pool: settings.pool.unwrap_or(8),
+            warm: settings.warm.unwrap_or(8),
+            parallel_builds,
+            registry_allow: settings.registry_allow.unwrap_or_default(),
+            registry_mirrors: settings.registry_mirror.unwrap_or_default(),
             max_sandboxes,
             max_timeout,
             include_opt: settings.include_opt.unwrap_or(false),

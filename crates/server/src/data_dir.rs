@@ -21,9 +21,10 @@ pub(crate) struct DataDir {
 }
 
 /// Made here, so that nobody makes them with wider rights later.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     "bin",
     "disks",
+    "images",
     "layers",
     "sandboxes",
     "snapshots",

@@ -119,6 +119,7 @@ fn impossible_values_are_refused_with_the_option_named() {
         (&["--memory-mb", "1"], "--memory-mb"),
         (&["--max-timeout", "0"], "--max-timeout"),
         (&["--max-sandboxes", "0"], "--max-sandboxes"),
+        (&["--parallel-builds", "0"], "--parallel-builds"),
     ] {
         let error = Config::try_from(flags(flags_)).unwrap_err().to_string();
         assert!(error.starts_with(option), "{flags_:?}: {error}");
