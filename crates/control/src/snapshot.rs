@@ -223,6 +223,7 @@ impl Control {
             image: taken.id,
             source: taken.source,
             base: taken.template,
+            base_build: taken.build,
             limits: taken.limits,
             created_at: taken.created_at,
         };

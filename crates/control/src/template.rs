@@ -152,7 +152,7 @@ impl Control {
                 let build = shelved.build(tag).ok_or_else(no_tag)?;
                 Ok(Origin {
                     template: build.base.clone(),
-                    build: None,
+                    build: build.base_build.clone(),
                     alias: shelved.row.name.clone(),
                     limits: build.limits,
                     image: Some(build.image.clone()),

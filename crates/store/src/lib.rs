@@ -7,10 +7,12 @@
 //! - [`Store`]: opens the database and brings it up to date
 //! - `tenants`, `keys`: who may come in
 //! - `sandboxes`: what should run and what ran
+//! - `templates`, `builds`, `snapshots`: what sandboxes are made from
 //! - `idempotency`: answers that a repeated request gets again
 //! - `secrets`, `volumes`: what tenants keep between sandboxes
 //! - `events`, `webhooks`, `team_use`: what happened, who is told, what it adds up to
 
+mod builds;
 mod error;
 mod events;
 mod idempotency;
@@ -21,6 +23,7 @@ mod sandboxes;
 mod secrets;
 mod snapshots;
 mod team_use;
+mod templates;
 mod tenants;
 mod volumes;
 mod webhooks;
@@ -33,6 +36,7 @@ use sqlx::{
 };
 
 pub use self::{
+    builds::{BuildReason, BuildRow, BuildStatus},
     error::{Error, Result},
     events::{EventFilter, EventRow},
     idempotency::{IdempotencyRecord, IdempotencyRow, Started},
@@ -41,6 +45,7 @@ pub use self::{
     secrets::SecretRow,
     snapshots::{SnapshotBuildRow, SnapshotRow, SnapshotTagRow},
     team_use::{Life, Rest},
+    templates::{TemplateRow, TemplateTagRow},
     tenants::TenantRow,
     volumes::VolumeRow,
     webhooks::WebhookRow,

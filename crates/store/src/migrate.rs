@@ -19,6 +19,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "snapshots",
         include_str!("../migrations/0003_snapshots.sql"),
     ),
+    (
+        4,
+        "templates",
+        include_str!("../migrations/0004_templates.sql"),
+    ),
 ];
 
 pub(crate) fn migrator() -> Migrator {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Serialize, de::DeserializeOwned};
-use soulbox_types::UnixMillis;
+use soulbox_types::{Limits, UnixMillis};
 use sqlx::{Row, sqlite::SqliteRow};
 
 use crate::{Error, Result};
@@ -44,6 +44,19 @@ pub(crate) fn from_json<T: DeserializeOwned>(
 
 pub(crate) fn number(row: &SqliteRow, column: &str) -> Result<i64> {
     Ok(row.try_get(column)?)
+}
+
+/// From the four columns that hold them in every table.
+pub(crate) fn limits(row: &SqliteRow, table: &'static str) -> Result<Limits> {
+    let small = |column: &'static str| {
+        u32::try_from(number(row, column)?).map_err(|_| Error::Corrupt { table, column })
+    };
+    Ok(Limits {
+        cpu_millis: small("cpu_millis")?,
+        memory_mib: small("memory_mib")?,
+        disk_mib: small("disk_mib")?,
+        pids: small("pids")?,
+    })
 }
 
 pub(crate) fn time(row: &SqliteRow, column: &str) -> Result<UnixMillis> {

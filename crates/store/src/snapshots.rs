@@ -1,7 +1,7 @@
 use soulbox_types::{Limits, SandboxId, TemplateId, TenantId, UnixMillis};
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Error, Result, Store, row};
+use crate::{Result, Store, row};
 
 /// A name, or only an id, under which a tenant keeps snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct SnapshotBuildRow {
     pub source: SandboxId,
     /// The template at the bottom.
     pub base: TemplateId,
+    /// Its build. `None`: it has only one, the server's own.
+    pub base_build: Option<String>,
     pub limits: Limits,
     pub created_at: UnixMillis,
 }
@@ -58,8 +60,8 @@ impl Store {
 
     /// Oldest first.
     pub async fn snapshot_builds(&self) -> Result<Vec<SnapshotBuildRow>> {
-        const SQL: &str = "SELECT id, template_id, image, source, base, cpu_millis, memory_mib,
-                                  disk_mib, pids, created_at
+        const SQL: &str = "SELECT id, template_id, image, source, base, base_build, cpu_millis,
+                                  memory_mib, disk_mib, pids, created_at
                            FROM snapshot_builds ORDER BY created_at, id";
         let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
         rows.iter().map(build_from_row).collect()
@@ -124,15 +126,16 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
         sqlx::query(
-            "INSERT INTO snapshot_builds (id, template_id, image, source, base, cpu_millis,
-                                          memory_mib, disk_mib, pids, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            "INSERT INTO snapshot_builds (id, template_id, image, source, base, base_build,
+                                          cpu_millis, memory_mib, disk_mib, pids, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(&build.id)
         .bind(build.template.as_str())
         .bind(build.image.as_str())
         .bind(build.source.as_str())
         .bind(build.base.as_str())
+        .bind(&build.base_build)
         .bind(i64::from(build.limits.cpu_millis))
         .bind(i64::from(build.limits.memory_mib))
         .bind(i64::from(build.limits.disk_mib))
@@ -207,24 +210,14 @@ async fn forget_image(connection: &mut SqliteConnection, image: &TemplateId) -> 
 
 fn build_from_row(row: &SqliteRow) -> Result<SnapshotBuildRow> {
     const TABLE: &str = "snapshot_builds";
-    let number = |column: &'static str| {
-        u32::try_from(row::number(row, column)?).map_err(|_| Error::Corrupt {
-            table: TABLE,
-            column,
-        })
-    };
     Ok(SnapshotBuildRow {
         id: row::text(row, "id")?,
         template: row::parsed(row, TABLE, "template_id")?,
         image: row::parsed(row, TABLE, "image")?,
         source: row::parsed(row, TABLE, "source")?,
         base: row::parsed(row, TABLE, "base")?,
-        limits: Limits {
-            cpu_millis: number("cpu_millis")?,
-            memory_mib: number("memory_mib")?,
-            disk_mib: number("disk_mib")?,
-            pids: number("pids")?,
-        },
+        base_build: row::optional_text(row, "base_build")?,
+        limits: row::limits(row, TABLE)?,
         created_at: row::time(row, "created_at")?,
     })
 }

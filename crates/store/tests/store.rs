@@ -9,8 +9,9 @@
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
 
 use soulbox_store::{
-    EndRow, IdempotencyRecord, KeyRow, SandboxRow, SnapshotBuildRow, SnapshotRow, SnapshotTagRow,
-    Started, Store, TemplateUse, TenantRow,
+    BuildReason, BuildRow, BuildStatus, EndRow, IdempotencyRecord, KeyRow, SandboxRow,
+    SnapshotBuildRow, SnapshotRow, SnapshotTagRow, Started, Store, TemplateRow, TemplateTagRow,
+    TemplateUse, TenantRow,
 };
 use soulbox_types::{EndReason, Limits, SandboxId, TemplateId, TenantId, UnixMillis};
 
@@ -305,6 +306,7 @@ async fn a_snapshots_image_is_doomed_until_it_is_a_build_and_after_its_deletion(
         image: image.clone(),
         source: SandboxId::random(),
         base: TemplateId::random(),
+        base_build: None,
         limits: Limits::default(),
         created_at: at,
     };
@@ -338,4 +340,132 @@ async fn a_snapshots_image_is_doomed_until_it_is_a_build_and_after_its_deletion(
     );
     store.forget_image(&image).await.unwrap();
     assert_eq!(store.doomed_images().await.unwrap(), []);
+}
+
+fn template_row() -> TemplateRow {
+    TemplateRow {
+        id: "mytemplate".parse().unwrap(),
+        tenant: tenant_id(),
+        name: Some("mine".into()),
+        global_name: None,
+        public: false,
+        created_at: UnixMillis(3),
+        deleted_at: None,
+    }
+}
+
+fn build_row(id: &str, created_at: u64) -> BuildRow {
+    BuildRow {
+        id: id.into(),
+        template: "mytemplate".parse().unwrap(),
+        status: BuildStatus::Waiting,
+        tags: vec!["default".into(), "v1".into()],
+        limits: Limits::default(),
+        version: Some("7".into()),
+        reason: None,
+        created_at: UnixMillis(created_at),
+        started_at: None,
+        finished_at: None,
+        removed: false,
+    }
+}
+
+fn template_tag(build: &str, at: u64) -> TemplateTagRow {
+    TemplateTagRow {
+        template: "mytemplate".parse().unwrap(),
+        tag: "v1".into(),
+        build: build.into(),
+        assigned_at: UnixMillis(at),
+    }
+}
+
+#[tokio::test]
+async fn a_build_keeps_its_request_only_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let (template, build) = (template_row(), build_row("b1", 4));
+    store.insert_build(&template, &build).await.unwrap();
+    store
+        .insert_build(&template, &build_row("b2", 5))
+        .await
+        .unwrap();
+    assert_eq!(store.builds().await.unwrap()[0], build);
+    assert!(
+        store
+            .start_build("b1", "sealed", UnixMillis(6))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .start_build("b1", "again", UnixMillis(7))
+            .await
+            .unwrap()
+    );
+    let request = store.build_request("b1").await.unwrap();
+    assert_eq!(request.as_deref(), Some("sealed"));
+    let tag = template_tag("b1", 4);
+    store
+        .finish_build("b1", None, std::slice::from_ref(&tag), UnixMillis(8))
+        .await
+        .unwrap();
+    let reason = BuildReason {
+        step: "2".into(),
+        message: "no".into(),
+    };
+    store
+        .finish_build("b2", Some(&reason), &[], UnixMillis(9))
+        .await
+        .unwrap();
+
+    let store = open(folder.path()).await;
+    assert_eq!(store.build_request("b1").await.unwrap(), None);
+    let builds = store.builds().await.unwrap();
+    assert_eq!(builds[0].status, BuildStatus::Ready);
+    assert_eq!(builds[0].started_at, Some(UnixMillis(6)));
+    assert_eq!(builds[1].status, BuildStatus::Error);
+    assert_eq!(builds[1].reason, Some(reason));
+    assert_eq!(store.template_tags().await.unwrap(), [tag]);
+}
+
+#[tokio::test]
+async fn a_deleted_template_frees_its_names_and_stays_until_its_builds_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).await;
+    let template = template_row();
+    store
+        .insert_build(&template, &build_row("b1", 4))
+        .await
+        .unwrap();
+    store.tag_template(&[template_tag("b1", 4)]).await.unwrap();
+    store
+        .publish_template(&template.id, true, Some("mine"))
+        .await
+        .unwrap();
+    let row = store.templates().await.unwrap().remove(0);
+    assert!(row.public && row.global_name.as_deref() == Some("mine"));
+    store
+        .delete_template(&template.id, UnixMillis(5))
+        .await
+        .unwrap();
+    assert!(store.template_tags().await.unwrap().is_empty());
+    let again = TemplateRow {
+        id: "another".parse().unwrap(),
+        global_name: Some("mine".into()),
+        ..template.clone()
+    };
+    let build = BuildRow {
+        template: again.id.clone(),
+        ..build_row("b2", 6)
+    };
+    store.insert_build(&again, &build).await.unwrap();
+    store.mark_build_removed("b1").await.unwrap();
+    assert!(store.builds().await.unwrap()[0].removed);
+    store.forget_build("b1").await.unwrap();
+    store.forget_template(&template.id).await.unwrap();
+    store
+        .untag_template(&again.id, &["v1".into()])
+        .await
+        .unwrap();
+    assert_eq!(store.templates().await.unwrap(), [again]);
 }

@@ -240,7 +240,7 @@ impl Node for MemoryNode {
             id: snapshot.clone(),
             source: id.clone(),
             template: spec.template,
-            build: None,
+            build: spec.build,
             parents: below.map_or(Vec::new(), |below| {
                 let mut parents = vec![below.id.clone()];
                 parents.extend(below.parents.clone());

@@ -1,0 +1,164 @@
+use soulbox_types::{TemplateId, TenantId, UnixMillis};
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
+
+use crate::{Result, Store, row};
+
+/// A template that is built, once or many times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateRow {
+    pub id: TemplateId,
+    pub tenant: TenantId,
+    /// Without the namespace. `None`: it is deleted, and builds are left on which something stands.
+    pub name: Option<String>,
+    /// Under which everybody finds it, without a namespace.
+    pub global_name: Option<String>,
+    pub public: bool,
+    pub created_at: UnixMillis,
+    pub deleted_at: Option<UnixMillis>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateTagRow {
+    pub template: TemplateId,
+    pub tag: String,
+    pub build: String,
+    pub assigned_at: UnixMillis,
+}
+
+const UPSERT_TAG: &str =
+    "INSERT INTO template_tags (template_id, tag, build_id, assigned_at) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (template_id, tag)
+     DO UPDATE SET build_id = excluded.build_id, assigned_at = excluded.assigned_at";
+
+impl Store {
+    /// Also those that are deleted.
+    pub async fn templates(&self) -> Result<Vec<TemplateRow>> {
+        const SQL: &str = "SELECT id, tenant_id, name, global_name, public, created_at, deleted_at
+                           FROM templates ORDER BY created_at, id";
+        let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
+        rows.iter().map(from_row).collect()
+    }
+
+    pub async fn template_tags(&self) -> Result<Vec<TemplateTagRow>> {
+        const SQL: &str = "SELECT template_id, tag, build_id, assigned_at FROM template_tags";
+        let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
+        let read = |row: &SqliteRow| {
+            Ok(TemplateTagRow {
+                template: row::parsed(row, "template_tags", "template_id")?,
+                tag: row::text(row, "tag")?,
+                build: row::text(row, "build_id")?,
+                assigned_at: row::time(row, "assigned_at")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// All or none. A tag that exists moves.
+    pub async fn tag_template(&self, tags: &[TemplateTagRow]) -> Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        for tag in tags {
+            tag.upsert(&mut transaction).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    pub async fn untag_template(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        for tag in tags {
+            sqlx::query("DELETE FROM template_tags WHERE template_id = $1 AND tag = $2")
+                .bind(template.as_str())
+                .bind(tag)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    pub async fn publish_template(
+        &self,
+        template: &TemplateId,
+        public: bool,
+        global_name: Option<&str>,
+    ) -> Result<()> {
+        sqlx::query("UPDATE templates SET public = $2, global_name = $3 WHERE id = $1")
+            .bind(template.as_str())
+            .bind(i64::from(public))
+            .bind(global_name)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Frees its names and tags. Its builds stay until they are removed one by one.
+    pub async fn delete_template(&self, template: &TemplateId, at: UnixMillis) -> Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        sqlx::query("DELETE FROM template_tags WHERE template_id = $1")
+            .bind(template.as_str())
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query(
+            "UPDATE templates SET name = NULL, global_name = NULL, public = 0, deleted_at = $2
+             WHERE id = $1",
+        )
+        .bind(template.as_str())
+        .bind(row::column(at))
+        .execute(&mut *transaction)
+        .await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Of one that is deleted and has no builds any more.
+    pub async fn forget_template(&self, template: &TemplateId) -> Result<()> {
+        sqlx::query("DELETE FROM templates WHERE id = $1 AND deleted_at IS NOT NULL")
+            .bind(template.as_str())
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+}
+
+impl TemplateRow {
+    /// Nothing happens when it is there.
+    pub(crate) async fn insert(&self, connection: &mut SqliteConnection) -> Result<()> {
+        sqlx::query(
+            "INSERT INTO templates (id, tenant_id, name, global_name, public, created_at,
+                                    deleted_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(self.id.as_str())
+        .bind(self.tenant.as_str())
+        .bind(&self.name)
+        .bind(&self.global_name)
+        .bind(i64::from(self.public))
+        .bind(row::column(self.created_at))
+        .bind(self.deleted_at.map(row::column))
+        .execute(connection)
+        .await?;
+        Ok(())
+    }
+}
+
+impl TemplateTagRow {
+    pub(crate) async fn upsert(&self, connection: &mut SqliteConnection) -> Result<()> {
+        sqlx::query(UPSERT_TAG)
+            .bind(self.template.as_str())
+            .bind(&self.tag)
+            .bind(&self.build)
+            .bind(row::column(self.assigned_at))
+            .execute(connection)
+            .await?;
+        Ok(())
+    }
+}
+
+fn from_row(row: &SqliteRow) -> Result<TemplateRow> {
+    Ok(TemplateRow {
+        id: row::parsed(row, "templates", "id")?,
+        tenant: row::parsed(row, "templates", "tenant_id")?,
+        name: row::optional_text(row, "name")?,
+        global_name: row::optional_text(row, "global_name")?,
+        public: row::number(row, "public")? != 0,
+        created_at: row::time(row, "created_at")?,
+        deleted_at: row::optional_time(row, "deleted_at")?,
+    })
+}
