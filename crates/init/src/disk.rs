@@ -37,6 +37,20 @@ pub(crate) fn mount(path: &Path) -> Result<OwnedFd, Failure> {
     new_filesystem("ext4", &options, attributes()).at("mount disk")
 }
 
+/// Mounts the disk of a stopped sandbox to read from it. The kernel replays its journal first.
+pub(crate) fn mount_to_read(path: &Path) -> Result<OwnedFd, Failure> {
+    let image = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .at("open disk")?;
+    let device = LoopDevice::attach(&image).at("attach disk")?;
+    let source = device.path().display().to_string();
+    let options = [("source", Some(source.as_str())), ("ro", None)];
+    let attributes = attributes() | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    new_filesystem("ext4", &options, attributes).at("mount disk")
+}
+
 /// Mounts a snapshot. Its journal was replayed when it was taken.
 pub(crate) fn mount_read_only(path: &Path) -> Result<OwnedFd, Failure> {
     let image = File::open(path).at_with("open snapshot", || path.display().to_string())?;

@@ -20,10 +20,14 @@
 //!
 //! All namespaces but the user one belong to the host, so root inside has no power over them.
 //! Nothing here needs undoing on failure: every mount lives in a namespace that dies with us.
+//!
+//! With the argument `export` it copies what a sandbox added to its template out of its disk
+//! instead ([`export`]); that too needs mounts that nobody else sees.
 
 mod disk;
 mod drop;
 mod error;
+mod export;
 mod first_process;
 mod inside;
 mod mounts;
@@ -42,7 +46,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
-use soulbox_types::guest::{InitSpec, InitStatus};
+use soulbox_types::guest::{EXPORT, InitSpec, InitStatus};
 
 use crate::error::{Context, Failure};
 
@@ -50,7 +54,8 @@ use crate::error::{Context, Failure};
 const MAX_SPEC_BYTES: u64 = 4 << 20;
 
 fn main() -> ExitCode {
-    match run() {
+    let exporting = std::env::args().nth(1).is_some_and(|mode| mode == EXPORT);
+    match if exporting { export::run() } else { run() } {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             report(&failure.status());
@@ -60,7 +65,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let spec = read_spec()?;
+    let spec: InitSpec = read_spec()?;
     // Opened before the root changes. The file is shared by all sandboxes, so are its pages.
     let envd = std::fs::File::open(&spec.envd).at("open envd")?;
     join_cgroups(&spec)?;
@@ -95,7 +100,7 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn read_spec() -> Result<InitSpec, Failure> {
+fn read_spec<T: serde::de::DeserializeOwned>() -> Result<T, Failure> {
     let mut text = String::new();
     std::io::stdin()
         .take(MAX_SPEC_BYTES)

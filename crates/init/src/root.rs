@@ -46,8 +46,7 @@ pub(crate) fn assemble(
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).at("private mounts")?;
     memory(&spec.staging, 0, 1 << 20, "0700", MountAttrFlags::empty()).at("staging")?;
-    // Overlay options separate paths with colons, and one option has at most 255 bytes: short
-    // relative names need no escaping and leave room for many layers.
+    // Short relative names need no escaping in overlay options.
     std::env::set_current_dir(&spec.staging).at("staging")?;
     fs::create_dir("root").at("staging")?;
 
@@ -104,21 +103,35 @@ fn overlay_of(
         attach(&shifted, Path::new(&name)).at("attach layer")?;
         lower.push(name);
     }
-    let options = [
-        ("lowerdir", lower.join(":")),
-        ("upperdir", format!("disk/u{number}")),
-        ("workdir", format!("disk/w{number}")),
+    as_sandbox_root(spec.id_base, || mount_overlay(number, &lower))
+        .at_with("overlay", || overlay.target.display().to_string())
+}
+
+/// One option per layer where the kernel knows that (6.8); before, all are in one option of at
+/// most 255 bytes, which is enough for some fifty.
+fn mount_overlay(number: usize, lower: &[String]) -> std::io::Result<OwnedFd> {
+    let (upper, work) = (format!("disk/u{number}"), format!("disk/w{number}"));
+    let rest = [
+        ("upperdir", Some(upper.as_str())),
+        ("workdir", Some(work.as_str())),
         // Package managers rename directories of lower layers.
-        ("redirect_dir", "on".to_owned()),
+        ("redirect_dir", Some("on")),
+        // A file whose data stays below could not be a layer of its own.
+        ("metacopy", Some("off")),
     ];
-    let options: Vec<_> = options
-        .iter()
-        .map(|(k, v)| (*k, Some(v.as_str())))
-        .collect();
-    as_sandbox_root(spec.id_base, || {
-        new_filesystem("overlay", &options, MountAttrFlags::MOUNT_ATTR_NODEV)
-    })
-    .at_with("overlay", || overlay.target.display().to_string())
+    let each = lower.iter().map(|name| ("lowerdir+", Some(name.as_str())));
+    match overlay_with(&each.chain(rest).collect::<Vec<_>>()) {
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            let joined = lower.join(":");
+            let all = [("lowerdir", Some(joined.as_str()))];
+            overlay_with(&all.into_iter().chain(rest).collect::<Vec<_>>())
+        }
+        other => other,
+    }
+}
+
+fn overlay_with(options: &[(&str, Option<&str>)]) -> std::io::Result<OwnedFd> {
+    new_filesystem("overlay", options, MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
 /// Overlayfs works on its layers with the identity of whoever mounted it, and whoever makes a file

@@ -8,6 +8,7 @@ use std::{
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use fs_err as fs;
@@ -22,6 +23,7 @@ pub(crate) const OVERLAYS: usize = 8;
 const BLOCK: usize = 4096;
 /// The kernel's limit of one copy is 2 GiB; images hold a few MiB of data.
 const COPY_CHUNK: usize = 1 << 20;
+const RELEASE_LIMIT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub(crate) struct Disks {
@@ -191,6 +193,41 @@ pub(crate) fn data_ranges(file: &std::fs::File) -> io::Result<Vec<(u64, u64)>> {
         ranges.push((start, end));
         position = end;
     }
+}
+
+/// Waits until no loop device stands on an image. The kernel takes the last mount of a dead sandbox
+/// down in its own time, and two mounts of one image would destroy it. Blocking.
+pub(crate) fn wait_until_released(image: &Path) -> Result<()> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(200);
+    while is_attached(image).map_err(|e| Error::io("could not look for loop devices", e))? {
+        if start.elapsed() > RELEASE_LIMIT {
+            return Err(Error::Timeout {
+                what: "letting go of the sandbox's disk",
+                limit: RELEASE_LIMIT,
+            });
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn is_attached(image: &Path) -> io::Result<bool> {
+    // The path that the kernel tells starts where the sandbox's view of the host did; the folder's
+    // name, a sandbox id, is in it in any case and there is only one.
+    let mut last = image.iter().rev();
+    let (file, folder) = (last.next(), last.next());
+    let tail: PathBuf = folder.into_iter().chain(file).collect();
+    for device in std::fs::read_dir("/sys/block")? {
+        let backing = device?.path().join("loop/backing_file");
+        match std::fs::read_to_string(&backing) {
+            Ok(path) if Path::new(path.trim_end()).ends_with(&tail) => return Ok(true),
+            // Not a loop device, or one without a file (any more).
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 fn new_image(path: &Path) -> io::Result<std::fs::File> {

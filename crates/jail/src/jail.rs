@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, Manager};
 use soulbox_net::{NetStats, Network};
 use soulbox_runtime::{
-    Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
+    AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
 use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::time::timeout;
@@ -24,8 +24,9 @@ use crate::{
     JailConfig,
     blocking::blocking,
     capture,
-    disk::Disks,
+    disk::{self, Disks},
     egress::egress,
+    export,
     instance::Instance,
     network::{self, network_error},
     node_layer,
@@ -33,6 +34,7 @@ use crate::{
     process::{FirstProcess, boot_id},
     record::Record,
     sandbox::Sandbox,
+    start::targets,
 };
 
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
@@ -147,6 +149,29 @@ impl Jail {
         .await
     }
 
+    /// Ends every process after `flush`, and returns when nothing has the disk mounted any more.
+    async fn stop_with(
+        &self,
+        id: &SandboxId,
+        sandbox: Arc<Sandbox>,
+        flush: impl FnOnce(&Sandbox) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        // Frozen, so that nothing is written between the flush and the end.
+        blocking(move || {
+            let freeze = |e| Error::io("could not freeze the sandbox", io::Error::other(e));
+            sandbox.cgroup.freeze(FREEZE_LIMIT).map_err(freeze)?;
+            flush(&sandbox).inspect_err(|_| {
+                if let Err(error) = sandbox.cgroup.thaw(FREEZE_LIMIT) {
+                    tracing::error!(%error, "a sandbox that could not be stopped stays frozen");
+                }
+            })
+        })
+        .await?;
+        self.destroy(id, None).await?;
+        let disk = self.folder(id).join("disk.img");
+        blocking(move || disk::wait_until_released(&disk)).await
+    }
+
     /// Ends the first process, and with it everything in its pid namespace.
     async fn end(&self, process: &FirstProcess, cgroup: &Cgroup) -> Result<()> {
         process
@@ -175,12 +200,15 @@ impl Jail {
 
 #[async_trait]
 impl Runtime for Jail {
-    async fn export(
-        &self,
-        id: &SandboxId,
-        _: &Path,
-    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
-        Err(Error::SandboxNotFound(id.clone()))
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
+        let sandbox = self.sandbox(id)?;
+        let disk = self.folder(id).join("disk.img");
+        // Through the host's page cache: the copy is what must be on its disk.
+        self.stop_with(id, sandbox.clone(), |sandbox| sandbox.flush())
+            .await?;
+        let overlays = sandbox.overlays.clone();
+        drop(sandbox);
+        export::export(&self.config.programs.init, &disk, overlays, target).await
     }
 
     async fn set_limits(&self, id: &SandboxId, _: &soulbox_types::Limits) -> Result<()> {
@@ -240,6 +268,12 @@ impl Runtime for Jail {
             process,
             cgroup,
             slot,
+            overlays: self
+                .config
+                .templates
+                .of(spec)
+                .map(|template| targets(&template))
+                .unwrap_or_default(),
         };
         self.sandboxes
             .lock()
@@ -318,20 +352,8 @@ impl Runtime for Jail {
     async fn stop(&self, id: &SandboxId) -> Result<()> {
         let sandbox = self.sandbox(id)?;
         let disk = self.folder(id).join("disk.img");
-        let frozen = Arc::clone(&sandbox);
-        // Frozen, so that nothing is written between the flush and the end.
-        blocking(move || {
-            let freeze = |e| Error::io("could not freeze the sandbox", io::Error::other(e));
-            frozen.cgroup.freeze(FREEZE_LIMIT).map_err(freeze)?;
-            frozen.sync(&disk).inspect_err(|_| {
-                if let Err(error) = frozen.cgroup.thaw(FREEZE_LIMIT) {
-                    tracing::error!(%error, "a sandbox that could not be stopped stays frozen");
-                }
-            })
-        })
-        .await?;
-        drop(sandbox);
-        self.destroy(id, None).await
+        self.stop_with(id, sandbox, move |sandbox| sandbox.sync(&disk))
+            .await
     }
 
     async fn capture(&self, id: &SandboxId, target: &Path) -> Result<()> {

@@ -54,6 +54,7 @@ async fn launch_unbounded(init: &Path, spec: &InitSpec, log: std::fs::File) -> R
     match parse(&next_line(&mut status).await?)? {
         InitStatus::Started { pid } => Ok(Launched { pid, init, status }),
         InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
+        InitStatus::Exported { .. } => Err(unexpected("a layer")),
     }
 }
 
@@ -66,7 +67,7 @@ impl Launched {
         if line != "\n" {
             return match parse(&line)? {
                 InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
-                InitStatus::Started { .. } => Err(unexpected(&line)),
+                InitStatus::Started { .. } | InitStatus::Exported { .. } => Err(unexpected(&line)),
             };
         }
         let exited = timeout(START_LIMIT, self.init.wait())

@@ -7,6 +7,7 @@
 //! - `config`, `instance`: settings, and what marks everything that this server makes
 //! - `disk`: empty ext4 images and quick copies of them
 //! - `capture`: a disk as it is at one moment
+//! - `export`: what a sandbox added to its template, as layers
 //! - `policy`: seccomp, capabilities and hidden paths, from the data files
 //! - `start`, `launch`: from a wish to a running sandbox: starting `soulbox-init` and hearing from it
 //! - `process`: the first process of a sandbox, found and watched without races
@@ -17,6 +18,7 @@ mod capture;
 mod config;
 mod disk;
 mod egress;
+mod export;
 mod instance;
 mod jail;
 mod launch;

@@ -13,6 +13,16 @@ use soulbox_runtime::{Error, Result};
 
 use crate::jail::HOSTNAME;
 
+/// Where a sandbox's own mounts and everybody's files go, with their modes: an image may lack them,
+/// or have a link there.
+const PLACES: [(&str, u32); 5] = [
+    ("dev", 0o755),
+    ("proc", 0o755),
+    ("run", 0o755),
+    ("sys", 0o755),
+    ("tmp", 0o1777),
+];
+
 /// `/etc` files that depend on the node, not on the template or the sandbox.
 pub(crate) fn write(data_dir: &Path, range: Ipv4Net) -> Result<PathBuf> {
     let failed = |e| Error::io("could not write the node's layer", e);
@@ -40,6 +50,11 @@ pub(crate) fn write(data_dir: &Path, range: Ipv4Net) -> Result<PathBuf> {
     }
     for folder in [&layer, &etc] {
         fs::set_permissions(folder, Permissions::from_mode(0o755)).map_err(failed)?;
+    }
+    for (name, mode) in PLACES {
+        let place = layer.join(name);
+        fs::create_dir_all(&place).map_err(failed)?;
+        fs::set_permissions(&place, Permissions::from_mode(mode)).map_err(failed)?;
     }
     Ok(layer)
 }

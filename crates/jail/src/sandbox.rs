@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Sandbox {
     pub(crate) cgroup: Cgroup,
     /// Given back when the last user of this sandbox is gone.
     pub(crate) slot: Slot,
+    /// Where its template's overlays are mounted, in their order.
+    pub(crate) overlays: Vec<PathBuf>,
 }
 
 impl Sandbox {
@@ -57,11 +59,16 @@ impl Sandbox {
     /// First the sandbox's own file system into its image, then the image itself: the image is
     /// mounted without barriers, so the first does not imply the second.
     pub(crate) fn sync(&self, image: &Path) -> Result<()> {
-        let failed = |e: io::Error| Error::io("could not write the sandbox's files to disk", e);
+        self.flush()?;
+        std::fs::File::open(image)
+            .and_then(|image| image.sync_all())
+            .map_err(unwritten)
+    }
+
+    /// Puts everything written so far into the image. Blocking.
+    pub(crate) fn flush(&self) -> Result<()> {
         let root = std::fs::File::open(format!("/proc/{}/root", self.process.pid()));
-        rustix::fs::syncfs(root.map_err(failed)?).map_err(|e| failed(e.into()))?;
-        let image = std::fs::File::open(image).map_err(failed)?;
-        image.sync_all().map_err(failed)
+        rustix::fs::syncfs(root.map_err(unwritten)?).map_err(|e| unwritten(e.into()))
     }
 
     /// Blocking: small reads from the kernel's own file systems.
@@ -83,4 +90,8 @@ impl Sandbox {
             oom_kills: used.oom_kills,
         })
     }
+}
+
+fn unwritten(source: io::Error) -> Error {
+    Error::io("could not write the sandbox's files to disk", source)
 }

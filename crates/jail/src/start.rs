@@ -50,12 +50,16 @@ impl Jail {
             .open(self.folder(&spec.id).join("init.log"))
             .map_err(|e| Error::io("could not open the start's log", e))?;
         let launched = launch(&self.config.programs.init, &init, log.into()).await?;
-        let process = FirstProcess::find(launched.pid, None)
-            .map_err(|e| Error::io("could not watch the sandbox", e))?
-            .ok_or_else(|| Error::Start {
+        let found = FirstProcess::find(launched.pid, None)
+            .map_err(|e| Error::io("could not watch the sandbox", e))?;
+        let Some(process) = found else {
+            // Its last words say why.
+            launched.ready().await?;
+            return Err(Error::Start {
                 step: "first process".to_owned(),
                 message: "it ended at once".to_owned(),
-            })?;
+            });
+        };
         let record = Record {
             pid: process.pid(),
             start_time: process.start_time(),
@@ -68,6 +72,7 @@ impl Jail {
             process,
             cgroup,
             slot,
+            overlays: targets(&template),
         })
     }
 
@@ -189,4 +194,10 @@ impl Jail {
         }
         overlays
     }
+}
+
+/// Where the template's overlays are mounted.
+pub(crate) fn targets(template: &Template) -> Vec<PathBuf> {
+    let overlays = template.overlays.iter().take(OVERLAYS);
+    overlays.map(|overlay| overlay.target.clone()).collect()
 }

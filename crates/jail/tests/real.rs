@@ -22,6 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 struct Fixture {
     folder: tempfile::TempDir,
     template: Template,
+    templates: Arc<Templates>,
 }
 
 impl Drop for Fixture {
@@ -51,7 +52,12 @@ impl Fixture {
         }
         let folder = tempfile::tempdir().unwrap();
         let template = template(&folder.path().join("layer"));
-        Some(Self { folder, template })
+        let templates = Templates::open(folder.path().join("builds")).unwrap();
+        Some(Self {
+            folder,
+            template,
+            templates: Arc::new(templates),
+        })
     }
 
     fn path(&self) -> &Path {
@@ -59,17 +65,14 @@ impl Fixture {
     }
 
     async fn jail(&self) -> Arc<Jail> {
+        self.templates.set_own(self.template.clone());
         let data_dir = self.path().to_owned();
         let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
         Jail::open(JailConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
             data_dir,
-            templates: {
-                let templates = Templates::open(self.folder.path().join("builds")).unwrap();
-                templates.set_own(self.template.clone());
-                templates.into()
-            },
+            templates: Arc::clone(&self.templates),
             programs,
             network_range: None,
             open_ranges: Vec::new(),
@@ -200,9 +203,9 @@ async fn ask_as(jail: &Jail, spec: &SandboxSpec, head: &str, kind: &str, body: &
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 async fn health(jail: &Jail, spec: &SandboxSpec) -> String {
@@ -507,4 +510,156 @@ async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
         other => panic!("{other:?}"),
     }
     jail.close().await;
+}
+
+/// Runs a script as root inside; what it printed on standard output.
+async fn run(jail: &Jail, spec: &SandboxSpec, script: &str) -> String {
+    ask(jail, spec, "POST /files?path=/root/script", script).await;
+    let body =
+        r#"{"process":{"cmd":"/bin/sh","args":["-c","exec sh -e /root/script > /root/out"]}}"#;
+    let mut frame = vec![0];
+    frame.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+    let frame = String::from_utf8(frame).unwrap() + body;
+    let kind = "application/connect+json";
+    let head = "POST /process.Process/Start";
+    let answer = ask_as(jail, spec, head, kind, &frame).await;
+    assert!(answer.contains("exit status 0"), "{answer}");
+    let answer = ask(jail, spec, "GET /files?path=/root/out", "").await;
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// Every fact about a tree that a layer has to carry.
+const DESCRIBE: &str = r#"
+    cd /data
+    find . ! -type d -printf '%P %y %m %U:%G %s %T@ %n %l\0' | sort -z | tr '\0\n' '\n?'
+    find . -type d -printf '%P %y %m %U:%G %T@\0' | sort -z | tr '\0\n' '\n?'
+    find . -type f -size -1000k -print0 | sort -z | xargs -0 md5sum | tr -d '\\\\'
+    find /usr/share/moved /usr/made | sort
+    /usr/sbin/getcap caps 2>/dev/null || true
+    python3 -c 'import os; print(os.getxattr("noted", "user.note"))' || true
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_sandbox_changed_becomes_a_layer_that_shows_the_same() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    let below = fixture.path().join("layer/data");
+    for folder in ["emptied/deep", "moved/in", "renamed"] {
+        fs::create_dir_all(below.join(folder)).unwrap();
+    }
+    for file in [
+        "kept",
+        "gone",
+        "changed",
+        "emptied/a",
+        "moved/in/b",
+        "renamed/c",
+    ] {
+        fs::write(below.join(file), "from the template").unwrap();
+    }
+    let jail = fixture.jail().await;
+    let first = fixture.spec();
+    create(&jail, &first).await;
+    let script = r#"
+        cd /data
+        rm gone; echo more >> changed
+        rm -r emptied; mkdir emptied; echo new > emptied/z
+        mv moved elsewhere; echo x >> elsewhere/in/b; mkdir moved
+        mv renamed renamed2; mv renamed2 renamed3
+        mkdir own; echo o > own/file; chown -R 1000:1000 own; chmod 2750 own
+        cp /bin/true setuid; chmod 4755 setuid
+        echo l > one; ln one two; ln one own/three
+        ln -s /nowhere link; chown -h 1000:7 link; mkfifo -m 620 pipe
+        truncate -s 1G sparse; echo end >> sparse
+        printf n > "$(printf 'new\nline "q" \\ \377')"
+        touch -d '2001-02-03 04:05:06.789' kept link
+        cp /bin/true caps; /usr/sbin/setcap cap_net_bind_service+ep caps 2>/dev/null || true
+        echo n > noted; python3 -c 'import os; os.setxattr("noted", "user.note", b"hello")' || true
+        mkdir -p /usr/share/moved_from/a; mv /usr/share/moved_from /usr/share/moved
+        echo u > /usr/made; rm -r /usr/share/doc
+    "#;
+    run(&jail, &first, script).await;
+    let seen = run(&jail, &first, DESCRIBE).await;
+    let target = fixture.path().join("exported");
+    let layers = jail.export(&first.id, &target).await.unwrap();
+    assert_eq!(layers.len(), 2);
+    jail.destroy(&first.id, None).await.unwrap();
+    let upper: Vec<_> = fs::read_dir(&target).unwrap().collect();
+    assert_eq!(upper.len(), 2, "{upper:?}");
+    let sparse = fs::metadata(layers[0].directory.join("data/sparse")).unwrap();
+    assert!(std::os::unix::fs::MetadataExt::blocks(&sparse) < 100);
+
+    for layer in &layers {
+        let overlays = &mut fixture.template.overlays;
+        let overlay = overlays.iter_mut().find(|o| o.target == layer.target);
+        overlay.unwrap().lower.insert(0, layer.directory.clone());
+    }
+    fixture.templates.set_own(fixture.template.clone());
+    let second = fixture.spec();
+    create(&jail, &second).await;
+    assert_eq!(run(&jail, &second, DESCRIBE).await, seen);
+    for fact in [
+        "elsewhere/in/b f",
+        "renamed3/c f",
+        "setuid f 4755 0:0",
+        "own/three f",
+    ] {
+        assert!(seen.contains(fact), "{fact}: {seen}");
+    }
+    run(
+        &jail,
+        &second,
+        "cd /data; test ! -e gone -a ! -e emptied/a -a ! -e /usr/share/doc",
+    )
+    .await;
+    jail.destroy(&second.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_is_no_layer_leaves_nothing_behind() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    create(&jail, &spec).await;
+    let script = "cd /root; i=0; while [ $i -lt 400 ]; do mkdir d; cd d; i=$((i+1)); done";
+    run(&jail, &spec, script).await;
+    let target = fixture.path().join("exported");
+    let error = jail.export(&spec.id, &target).await.unwrap_err();
+    let said = format!("{error}: {}", std::error::Error::source(&error).unwrap());
+    assert!(said.contains("deeper than 256"), "{said}");
+    assert!(!target.exists());
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_layers_are_one_root() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    let bottom = fixture.template.overlays[0].lower.clone();
+    for count in [10, 60, 120] {
+        let layers = (0..count).map(|number| {
+            let layer = fixture.path().join(format!("more/{count}/{number}"));
+            fs::create_dir_all(layer.join("root")).unwrap();
+            fs::write(layer.join("root/top"), number.to_string()).unwrap();
+            fs::write(layer.join(format!("root/of{number}")), "").unwrap();
+            layer
+        });
+        let lower = layers.chain(bottom.clone()).collect();
+        fixture.template.overlays[0].lower = lower;
+        let jail = fixture.jail().await;
+        let spec = fixture.spec();
+        let start = std::time::Instant::now();
+        create(&jail, &spec).await;
+        println!("{count} layers: {:?}", start.elapsed());
+        let seen = run(&jail, &spec, "cat /root/top; ls /root/of* | wc -l").await;
+        assert_eq!(seen, format!("0{count}\n"));
+        jail.destroy(&spec.id, None).await.unwrap();
+        jail.close().await;
+    }
 }

@@ -18,6 +18,7 @@
 //! - `adopt`: finding what survived
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
+//! - `export`: what a build's sandbox added to its template
 //! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `metrics`, `logs`: what users ask about it
 
@@ -26,6 +27,7 @@ mod capture;
 mod checksum;
 mod disk_guard;
 mod entry;
+mod export;
 mod folder;
 mod local;
 mod logs;

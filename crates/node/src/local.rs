@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, Result,
-    Runtime, SandboxStatus, Snapshot, Stats,
+    AddedLayer, Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused,
+    Result, Runtime, SandboxStatus, Snapshot, Stats,
 };
 use soulbox_types::{
     ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
@@ -304,12 +304,8 @@ impl Node for LocalNode {
         None
     }
 
-    async fn export(
-        &self,
-        id: &SandboxId,
-        _: &std::path::Path,
-    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
-        Err(Error::SandboxNotFound(id.clone()))
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
+        in_task(self.owned()?.export_in_task(id.clone(), target.to_owned())).await
     }
 
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {

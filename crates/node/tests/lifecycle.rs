@@ -44,11 +44,7 @@ struct MemoryRuntime(Arc<Machine>);
 
 #[async_trait]
 impl Runtime for MemoryRuntime {
-    async fn export(
-        &self,
-        id: &SandboxId,
-        _: &Path,
-    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
+    async fn export(&self, id: &SandboxId, _: &Path) -> Result<Vec<soulbox_runtime::AddedLayer>> {
         Err(Error::SandboxNotFound(id.clone()))
     }
 

@@ -76,12 +76,28 @@ pub struct InitSpec {
     pub envd_config: EnvdConfig,
 }
 
+/// The argument with which `soulbox-init` copies layers out of a disk instead of making a jail.
+pub const EXPORT: &str = "export";
+
+/// What that needs, on standard input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportSpec {
+    /// The image of a sandbox without processes.
+    pub disk: PathBuf,
+    /// How many overlays its template has.
+    pub overlays: usize,
+    /// A directory to make: `<n>` in it gets what was added to the n-th overlay.
+    pub target: PathBuf,
+}
+
 /// What `soulbox-init` reports, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InitStatus {
     /// The sandbox's first process exists.
     Started { pid: i32 },
+    /// The overlays to which anything was added; their copies are on the host's disk.
+    Exported { overlays: Vec<usize> },
     /// Nothing was left running.
     Failed { step: String, message: String },
 }
