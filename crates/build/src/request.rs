@@ -48,7 +48,7 @@ pub enum Base {
 }
 
 /// How to sign in to a registry.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Credentials {
     Basic {
         username: String,
