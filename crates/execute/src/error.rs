@@ -1,0 +1,27 @@
+use std::io;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("unknown language {0:?}: the languages are {known}", known = known())]
+    UnknownLanguage(String),
+    #[error(
+        "{language} is not installed in this sandbox; it has {}", if installed.is_empty() { "none of the languages".to_owned() } else { installed.join(", ") }
+    )]
+    NotInstalled {
+        language: &'static str,
+        installed: Vec<&'static str>,
+    },
+    #[error("code and stdin are larger than {limit} bytes together: write a file and run that")]
+    TooLarge { limit: usize },
+    #[error("the code could not be packed")]
+    Archive(#[source] io::Error),
+    #[error(transparent)]
+    Sandbox(#[from] soulbox_guest::Error),
+}
+
+fn known() -> String {
+    let names: Vec<_> = crate::LANGUAGES.iter().map(|each| each.name).collect();
+    names.join(", ")
+}
