@@ -75,7 +75,7 @@ impl ApiError {
         }
     }
 
-    fn coded(mut self, error_code: &'static str) -> Self {
+    pub(crate) fn coded(mut self, error_code: &'static str) -> Self {
         self.error_code = Some(error_code);
         self
     }

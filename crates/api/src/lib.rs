@@ -18,6 +18,7 @@ mod cors;
 mod domain;
 mod error;
 mod events;
+mod execute;
 mod health;
 mod keys;
 mod page;

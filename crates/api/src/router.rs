@@ -12,7 +12,7 @@ use soulbox_control::Control;
 use crate::{
     cors,
     error::ApiError,
-    events, health, keys, sandboxes, secrets, snapshots, tags, team_metrics, teams, templates,
+    events, execute, health, keys, sandboxes, secrets, snapshots, tags, team_metrics, teams, templates,
     trace,
     unsupported::{anywhere, gone},
     volume_content, volumes, webhooks,
@@ -71,6 +71,8 @@ fn sandbox_routes() -> Router<App> {
         .route("/sandboxes/{id}/fork", post(fork::fork))
         .route("/sandboxes/{id}/snapshots", post(snapshots::create))
         .route("/snapshots", get(snapshots::list))
+        .route("/v1/sandboxes/{id}/execute", post(execute::execute))
+        .route("/v1/sandboxes/{id}/languages", get(execute::languages))
 }
 
 fn template_routes() -> Router<App> {

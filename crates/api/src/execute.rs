@@ -1,0 +1,109 @@
+//! SoulBox's own: a piece of code in any installed language, or many of them, in one call.
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use soulbox_execute::{Error as ExecuteError, Execution, Executor, Outcome};
+
+use crate::{
+    auth::Caller,
+    body::Document,
+    error::{ApiError, ErrorBody, Result},
+    path::SandboxPath,
+    query::Query,
+    router::App,
+};
+
+const MOST_EXECUTIONS: usize = 100;
+const MOST_PARALLEL: usize = 8;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    executions: Vec<Execution>,
+    /// How many run at a time; one after the other when nothing is said.
+    #[serde(default)]
+    parallel: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Each {
+    Done(Outcome),
+    Failed { error: ErrorBody },
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    results: Vec<Each>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Languages {
+    languages: Vec<&'static str>,
+}
+
+/// One execution, or with `executions` a batch whose results come in the same order.
+pub(crate) async fn execute(
+    State(app): State<App>,
+    caller: Caller,
+    SandboxPath(id): SandboxPath,
+    document: Document,
+) -> Result<Response> {
+    if document.0.get("executions").is_none() {
+        let execution: Execution = document.parse()?;
+        let executor = Executor::new(app.control.enter(&caller.tenant, &id).await?);
+        return Ok(Json(executor.execute(&execution).await?).into_response());
+    }
+    let batch: Batch = document.parse()?;
+    if batch.executions.is_empty() || batch.executions.len() > MOST_EXECUTIONS {
+        return Err(ApiError::bad_request(format!(
+            "a batch has 1 to {MOST_EXECUTIONS} executions"
+        )));
+    }
+    let parallel = batch.parallel.unwrap_or(1).clamp(1, MOST_PARALLEL);
+    let executor = Executor::new(app.control.enter(&caller.tenant, &id).await?);
+    let each = stream::iter(&batch.executions).map(|execution| executor.execute(execution));
+    let results = each
+        .buffered(parallel)
+        .map(|result| match result {
+            Ok(outcome) => Each::Done(outcome),
+            Err(error) => Each::Failed {
+                error: ApiError::from(error).into_body(),
+            },
+        })
+        .collect()
+        .await;
+    Ok(Json(Results { results }).into_response())
+}
+
+pub(crate) async fn languages(
+    State(app): State<App>,
+    caller: Caller,
+    SandboxPath(id): SandboxPath,
+    query: Query,
+) -> Result<Json<Languages>> {
+    let executor = Executor::new(app.control.enter(&caller.tenant, &id).await?);
+    let languages = executor.languages(query.text("user")).await?;
+    Ok(Json(Languages { languages }))
+}
+
+impl From<ExecuteError> for ApiError {
+    fn from(error: ExecuteError) -> Self {
+        use ExecuteError::{Archive, NotInstalled, Sandbox, TooLarge, UnknownLanguage};
+        let message = error.to_string();
+        match error {
+            UnknownLanguage(_) => Self::bad_request(message).coded("unknown_language"),
+            NotInstalled { .. } => Self::bad_request(message).coded("language_not_installed"),
+            TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, message),
+            Sandbox(soulbox_guest::Error::Refused { .. }) => Self::bad_request(message),
+            Sandbox(_) => Self::new(StatusCode::BAD_GATEWAY, message).coded("sandbox_unreachable"),
+            Archive(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+        }
+    }
+}
