@@ -16,6 +16,7 @@ use crate::{
 mod keys;
 mod observe;
 mod sandboxes;
+mod templates;
 
 /// What a create may take: the server waits for envd.
 const CREATE_LIMIT: Duration = Duration::from_mins(1);

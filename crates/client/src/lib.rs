@@ -9,7 +9,7 @@
 //! - [`Client`]: the control plane; one file per resource under `api/`
 //! - [`Envd`]: one sandbox; processes and files under `envd/`
 //! - [`envelope`]: Connect's stream framing
-//! - `transport`, `connector`, `tls`: hyper, TCP and certificates
+//! - `transport`, `connector`, `tls`: hyper, TCP and certificates; `upload`: long bodies
 //! - [`Error`]: what went wrong, and [`Error::hint`]: what to do about it
 
 mod api;
@@ -22,6 +22,7 @@ mod error;
 pub mod model;
 mod tls;
 mod transport;
+mod upload;
 
 pub use api::Client;
 pub use config::Config;

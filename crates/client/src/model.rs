@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use soulbox_types::Secret;
 
+pub mod templates;
+
 /// A wish for a sandbox. Fields left out take the server's defaults.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -28,9 +30,12 @@ pub struct CreateSandbox {
 }
 
 /// SoulBox's own addition to E2B's create: limits per sandbox.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
+    /// A size by name; what is said besides it counts more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_count: Option<u32>,
     #[serde(rename = "memoryMB", skip_serializing_if = "Option::is_none")]

@@ -46,24 +46,15 @@ impl Text {
     }
 
     /// As a value of an ENV step: the build puts in `$X` and `${X}` once more.
-    pub(crate) fn for_build(&self) -> Result<String, String> {
+    pub(crate) fn for_build(&self) -> String {
         let mut all = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => {
-                    if let Some(start) = second_expansion(text) {
-                        return Err(format!(
-                            "{:?} would be expanded a second time: a $ in front of a name cannot be \
-                             kept in a variable",
-                            &text[start..]
-                        ));
-                    }
-                    all.push_str(text);
-                }
+                Piece::Text(text) => all.push_str(&protected(text)),
                 Piece::Later(expression) => all.push_str(expression),
             }
         }
-        Ok(all)
+        all
     }
 
     fn push(&mut self, character: char) {
@@ -84,14 +75,20 @@ impl Text {
     }
 }
 
-fn second_expansion(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    (0..bytes.len()).find(|&at| {
-        bytes[at] == b'$'
-            && bytes
-                .get(at + 1)
-                .is_some_and(|next| next.is_ascii_alphanumeric() || b"_{@*#?!$-".contains(next))
-    })
+/// ENV steps know no escapes, so that a `$` in front of a name hides as the default of a variable
+/// that nobody sets.
+fn protected(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let opens = |next: &char| next.is_ascii_alphabetic() || matches!(next, '_' | '{');
+        if character == '$' && characters.peek().is_some_and(opens) {
+            safe.push_str("${__:-$}");
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
 }
 
 /// A word of an instruction: quotes and escapes are taken away. The error is a reason.
@@ -263,11 +260,14 @@ impl<'a> Expander<'a> {
         let word = self.until(Some('}'))?;
         let value = self.names.value(&name);
         if value == Value::Later && self.when == When::Build {
-            let colon = if colon { ":" } else { "" };
-            let word = word.for_build()?;
-            return Ok(Text(vec![Piece::Later(format!(
-                "${{{name}{colon}{operator}{word}}}"
-            ))]));
+            // The build knows two operators and takes empty for unset.
+            return match operator {
+                '?' => self.plain(&name),
+                _ => Ok(Text(vec![Piece::Later(format!(
+                    "${{{name}:{operator}{}}}",
+                    word.for_build()
+                ))])),
+            };
         }
         let present = match &value {
             Value::Known(value) => !(colon && value.is_empty()),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     fn build(text: &str) -> Result<String, String> {
-        word(text, '\\', &Known, When::Build)?.for_build()
+        word(text, '\\', &Known, When::Build).map(|text| text.for_build())
     }
 
     #[test]
@@ -359,9 +359,10 @@ mod tests {
     }
 
     #[test]
-    fn a_dollar_that_would_be_expanded_twice_is_refused() {
-        assert!(build(r"\$HOME").is_err());
+    fn a_dollar_that_the_build_would_expand_is_protected() {
+        assert_eq!(build(r"\$HOME").as_deref(), Ok("${__:-$}HOME"));
         assert_eq!(build(r"5\$ or \$(x)").as_deref(), Ok("5$ or $(x)"));
+        assert_eq!(build("${P+x}${Q-y}").as_deref(), Ok("${P:+x}${Q:-y}"));
     }
 
     #[test]

@@ -104,4 +104,13 @@ impl Client {
                 .await?,
         )
     }
+
+    /// Keeps it as it is, without cpu and memory, until it is connected to again.
+    pub async fn pause(&self, id: &str) -> Result<()> {
+        let path = format!("/sandboxes/{}/pause", segment(id));
+        let what = "pausing the sandbox";
+        self.call(Method::POST, &path, None, what, CREATE_LIMIT)
+            .await?;
+        Ok(())
+    }
 }

@@ -1,20 +1,11 @@
 //! Files: whole contents as streams through `/files`, everything else by procedure.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, io};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use http::{Method, header};
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -22,10 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{CALL_LIMIT, Envd, IDLE_LIMIT};
-use crate::{Error, Result, transport};
-
-/// How long an upload may make no progress at all.
-const STALL_LIMIT: Duration = Duration::from_mins(1);
+use crate::{Error, Result, transport, upload};
 
 /// A file or folder. Names come from inside the sandbox: check them before they touch a disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -131,34 +119,14 @@ impl Envd {
         path: &str,
         content: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<()> {
-        let started = Instant::now();
-        let progress = Arc::new(AtomicU64::new(0));
-        let mark = progress.clone();
-        let content = content.map(move |chunk| {
-            mark.store(millis(started.elapsed()), Ordering::Relaxed);
-            chunk.map(Frame::data)
-        });
         let request = self
             .request(Method::POST, &self.files_path(path))?
-            .header(header::CONTENT_TYPE, "application/octet-stream")
-            .body(StreamBody::new(content).boxed_unsync())
-            .map_err(|error| Error::protocol(error.to_string()))?;
-
-        let exchange = async {
-            let origin = transport::origin(request.uri());
-            let response = self.transport.open(request).await?;
-            let answer = transport::collect(origin, response).await?;
-            if answer.status.is_success() {
-                Ok(())
-            } else {
-                Err(self.refused(&answer))
-            }
-        };
-        tokio::select! {
-            result = exchange => result,
-            () = stalled(started, progress) => {
-                Err(Error::Timeout { what: "the upload", limit: STALL_LIMIT })
-            }
+            .header(header::CONTENT_TYPE, "application/octet-stream");
+        let answer = upload::send(&self.transport, request, content).await?;
+        if answer.status.is_success() {
+            Ok(())
+        } else {
+            Err(self.refused(&answer))
         }
     }
 
@@ -249,22 +217,6 @@ pub struct Usage {
     pub mem_cache: u64,
     pub disk_used: u64,
     pub disk_total: u64,
-}
-
-/// Returns when nothing has been read from the source, and so nothing sent, for a minute.
-async fn stalled(started: Instant, progress: Arc<AtomicU64>) {
-    let mut checks = tokio::time::interval(Duration::from_secs(5));
-    loop {
-        checks.tick().await;
-        let last = progress.load(Ordering::Relaxed);
-        if millis(started.elapsed()).saturating_sub(last) > millis(STALL_LIMIT) {
-            return;
-        }
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// 64-bit numbers are text in proto3's JSON; be kind to servers that send plain ones.

@@ -54,11 +54,8 @@ impl Draft {
         }
         let mut args = Vec::new();
         for (name, value) in assigned {
-            let wire = value
-                .for_build()
-                .map_err(|reason| Error::new(line, format!("{name}: {reason}")))?;
             self.scope.env.insert(name.clone(), value.known());
-            args.extend([name, wire]);
+            args.extend([name, value.for_build()]);
         }
         self.push(line, StepKind::Env, args);
         Ok(())

@@ -39,7 +39,6 @@ fn what_cannot_be_done_is_refused_with_its_line_and_a_reason() {
         ("FROM x\nENV A", 2, "needs a value"),
         ("FROM x\nENV A=1 B", 2, "has no ="),
         ("FROM x\nENV 1A=1", 2, "name of a variable"),
-        ("FROM x\nENV A='$HOME'", 2, "second time"),
         ("FROM x\nARG 1", 2, "name of a variable"),
         ("FROM x\nARG A\nUSER ${A:?give A}", 3, "give A"),
         ("FROM x\nWORKDIR ${A", 2, "not closed"),
