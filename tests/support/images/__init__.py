@@ -1,0 +1,1 @@
+"""Images for the template suites: made here, pushed to a registry on loopback."""
