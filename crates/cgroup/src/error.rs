@@ -23,6 +23,12 @@ pub enum Error {
     },
     #[error("{} says {text:?}, which is not what the kernel documents", path.display())]
     Unexpected { path: PathBuf, text: String },
+    #[error(
+        "control group {name} uses {} MiB of memory, which cannot be cut to {} MiB",
+        used >> 20,
+        limit >> 20
+    )]
+    MemoryInUse { name: String, used: u64, limit: u64 },
     #[error("control group {name} was not {what} after {} ms", limit.as_millis())]
     Timeout {
         name: String,

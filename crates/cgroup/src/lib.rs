@@ -17,6 +17,7 @@
 //! - `warm`: making the next join cheap
 //! - `file`: one-line files, with errors that name them
 
+mod adjust;
 mod discover;
 mod error;
 mod file;

@@ -17,7 +17,7 @@ use soulbox_net::{NetStats, Network};
 use soulbox_runtime::{
     AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
-use soulbox_types::{NetworkPolicy, SandboxId, SandboxSpec, Tier};
+use soulbox_types::{Limits, NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::time::timeout;
 
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
     process::{FirstProcess, boot_id},
     record::Record,
     sandbox::Sandbox,
-    start::targets,
+    start::{cgroup_limits, targets},
 };
 
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
@@ -211,8 +211,23 @@ impl Runtime for Jail {
         export::export(&self.config.programs.init, &disk, overlays, target).await
     }
 
-    async fn set_limits(&self, id: &SandboxId, _: &soulbox_types::Limits) -> Result<()> {
-        Err(Error::SandboxNotFound(id.clone()))
+    async fn set_limits(&self, id: &SandboxId, limits: &Limits) -> Result<()> {
+        let (sandbox, limits) = (self.sandbox(id)?, cgroup_limits(limits));
+        let user = format!("sandbox {id}");
+        blocking(move || match sandbox.cgroup.set_limits(&limits) {
+            Err(soulbox_cgroup::Error::MemoryInUse { used, limit, .. }) => Err(Error::InUse {
+                what: format!(
+                    "{} MiB of memory, more than the new limit of {} MiB,",
+                    used >> 20,
+                    limit >> 20
+                ),
+                users: user,
+            }),
+            other => {
+                other.map_err(|e| Error::io("could not change the limits", io::Error::other(e)))
+            }
+        })
+        .await
     }
 
     fn tier(&self) -> Tier {

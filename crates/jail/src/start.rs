@@ -8,7 +8,7 @@ use soulbox_net::{EgressPolicy, Slot};
 use soulbox_runtime::{Disk, Error, Origin, Result, Started};
 use soulbox_template::Template;
 use soulbox_types::{
-    EnvdConfig, SandboxSpec, VolumeMount,
+    EnvdConfig, Limits, SandboxSpec, VolumeMount,
     guest::{InitSpec, OverlaySpec},
 };
 
@@ -90,13 +90,7 @@ impl Jail {
     }
 
     async fn make_cgroup(&self, spec: &SandboxSpec) -> Result<Cgroup> {
-        let limits = CgroupLimits {
-            cpu_millis: spec.limits.cpu_millis,
-            memory_bytes: spec.limits.memory_bytes(),
-            swap_bytes: 0,
-            pids: spec.limits.pids,
-            io_weight: None,
-        };
+        let limits = cgroup_limits(&spec.limits);
         let (manager, name) = (self.cgroups.clone(), spec.id.to_string());
         blocking(move || {
             manager
@@ -193,6 +187,16 @@ impl Jail {
             root.lower.insert(0, self.node_layer.clone());
         }
         overlays
+    }
+}
+
+pub(crate) fn cgroup_limits(limits: &Limits) -> CgroupLimits {
+    CgroupLimits {
+        cpu_millis: limits.cpu_millis,
+        memory_bytes: limits.memory_bytes(),
+        swap_bytes: 0,
+        pids: limits.pids,
+        io_weight: None,
     }
 }
 

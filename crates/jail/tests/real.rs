@@ -663,3 +663,35 @@ async fn a_hundred_layers_are_one_root() {
         jail.close().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    create(&jail, &spec).await;
+    let mut limits = Limits {
+        cpu_millis: 500,
+        memory_mib: 256,
+        pids: 100,
+        ..spec.limits
+    };
+    jail.set_limits(&spec.id, &limits).await.unwrap();
+    // More than the old limit allowed. In memory that cannot be reclaimed.
+    run(&jail, &spec, "head -c 60M /dev/zero > /dev/shm/held").await;
+    limits.memory_mib = 32;
+    match jail.set_limits(&spec.id, &limits).await {
+        Err(Error::InUse { what, .. }) => assert!(what.contains("32 MiB"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+    let stats = jail.stats(&spec.id).await.unwrap();
+    assert_eq!(stats.oom_kills, 0);
+    assert!(health(&jail, &spec).await.contains("204"));
+    run(&jail, &spec, "rm /dev/shm/held").await;
+    limits.memory_mib = 64;
+    jail.set_limits(&spec.id, &limits).await.unwrap();
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
