@@ -2,6 +2,13 @@
 
 mod init;
 
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
 use http::{HeaderValue, Response, StatusCode, header};
 
 pub(crate) use self::init::init;
@@ -33,19 +40,30 @@ pub(crate) fn envs(envd: &Envd) -> Response<Body> {
 }
 
 /// Files for programs that did not get the environment, such as cron's or another login's.
-pub(crate) fn write_marker_files(sandbox_id: &str, template_id: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let directory = std::path::Path::new("/run/e2b");
-    std::fs::create_dir_all(directory)?;
+pub(crate) fn write_marker_files(sandbox_id: &str, template_id: &str) -> io::Result<()> {
+    let directory = Path::new("/run/e2b");
+    fs::create_dir_all(directory)?;
     let files = [
         (".E2B_SANDBOX", "true"),
         (".E2B_SANDBOX_ID", sandbox_id),
         (".E2B_TEMPLATE_ID", template_id),
     ];
     for (name, value) in files {
-        let path = directory.join(name);
-        std::fs::write(&path, value)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444))?;
+        replace_file(&directory.join(name), value)?;
     }
     Ok(())
+}
+
+/// What was there is not opened: it may be a FIFO by now, on which we would wait for ever.
+fn replace_file(path: &Path, content: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o444)
+        .open(path)?
+        .write_all(content.as_bytes())
 }

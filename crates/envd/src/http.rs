@@ -16,6 +16,7 @@ use crate::{
     auth::{self, Token},
     control, files, memory, rpc,
     state::Envd,
+    transfer,
 };
 
 /// Longer than any proxy in front waits, so that it is never us who closes first.
@@ -25,6 +26,9 @@ const MAX_BUFFER: usize = 64 << 10;
 
 /// Programs inside can connect too, and each connection costs memory.
 const MAX_CONNECTIONS: usize = 2_048;
+
+/// Everything below it is between the node and us.
+const OWN_PREFIX: &str = "/soulbox/";
 
 /// Accepts for ever. A connection that fails or panics ends alone.
 pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
@@ -94,6 +98,20 @@ async fn handle(envd: Rc<Envd>, request: Request<Incoming>) -> Response<Body> {
     response
 }
 
+/// Routes that only the node may use. The proxy refuses them too.
+fn is_control(path: &str) -> bool {
+    const E2B: [&str; 7] = [
+        "/init",
+        "/freeze",
+        "/unfreeze",
+        "/collapse",
+        "/fsfreeze",
+        "/fsthaw",
+        "/upgrade",
+    ];
+    E2B.contains(&path) || path.starts_with(OWN_PREFIX)
+}
+
 async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
     let path = request.uri().path().to_owned();
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -104,15 +122,19 @@ async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Bo
         // These two take a signature in place of the token, and check it themselves.
         "/files" if get => return files::download::handle(&envd, &request),
         "/files" if post => return files::upload::handle(&envd, request).await,
-        "/init" | "/freeze" | "/unfreeze" | "/collapse" | "/fsfreeze" | "/fsthaw" | "/upgrade"
-        | "/soulbox/logs" => {
+        control if is_control(control) => {
             if !auth::is_node(&envd, request.headers()) {
                 return Err(Failure::unauthorised("this route is the node's own"));
             }
-            return match path.as_str() {
+            return match control {
                 "/init" if post => control::init(&envd, request).await,
                 "/soulbox/logs" if get => Ok(reply::json(StatusCode::OK, envd.logs.to_json())),
-                "/init" | "/soulbox/logs" => Err(Failure::method_not_allowed()),
+                "/soulbox/copy" if post => transfer::copy(&envd, request).await,
+                "/soulbox/tree" if get => transfer::tree(&envd, &request).await,
+                "/init" | "/soulbox/logs" | "/soulbox/copy" | "/soulbox/tree" => {
+                    Err(Failure::method_not_allowed())
+                }
+                own if own.starts_with(OWN_PREFIX) => Err(Failure::no_route()),
                 _ => Err(Failure::new(
                     StatusCode::NOT_IMPLEMENTED,
                     "not supported yet: the node freezes and replaces sandboxes from outside",

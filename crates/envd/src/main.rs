@@ -6,7 +6,7 @@
 //! # Layout
 //! - [`http`]: the server and its routes; [`connect`]: the Connect protocol; [`proto`]: its messages
 //! - [`rpc`]: the process and file-system services; [`files`]: whole files over plain HTTP
-//! - [`removal`]: whole trees, however deep
+//! - [`transfer`]: whole trees in and out, for the node; [`removal`]: trees, however deep, away
 //! - [`process`]: starting, following and reaping; [`watch`]: inotify
 //! - [`control`]: health, metrics and `/init`; [`state`]: what all of them share
 
@@ -27,6 +27,7 @@ mod rpc;
 mod startup;
 mod state;
 mod time;
+mod transfer;
 mod users;
 mod watch;
 

@@ -10,10 +10,18 @@ use crate::time;
 const MIN_INTERVAL_NANOS: u128 = 100_000_000;
 
 pub(crate) struct Metrics {
-    memory_total: u64,
-    cpu_count: u32,
-    disk_total: u64,
+    totals: Cell<Totals>,
     last: Cell<(Instant, u64, f64)>,
+}
+
+/// What the sandbox was promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Zero: as much as the kernel tells.
+    pub(crate) memory: u64,
+    pub(crate) cpus: u32,
+    /// Zero: the size of the file system.
+    pub(crate) disk: u64,
 }
 
 /// E2B's field names.
@@ -32,27 +40,33 @@ pub(crate) struct Sample {
 }
 
 impl Metrics {
-    pub(crate) fn new(memory_total: u64, cpu_count: u32, disk_total: u64) -> Self {
-        let last = Cell::new((Instant::now(), cpu_nanos(), 0.0));
+    pub(crate) fn new(totals: Totals) -> Self {
         Self {
-            memory_total,
-            cpu_count,
-            disk_total,
-            last,
+            totals: Cell::new(totals),
+            last: Cell::new((Instant::now(), cpu_nanos(), 0.0)),
         }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals.get()
+    }
+
+    pub(crate) fn set_totals(&self, totals: Totals) {
+        self.totals.set(totals);
     }
 
     pub(crate) fn sample(&self) -> Sample {
         let (mem_used, mem_cache) = memory();
         let (disk_used, disk_size) = disk();
-        let mem_total = if self.memory_total > 0 {
-            self.memory_total
+        let totals = self.totals.get();
+        let mem_total = if totals.memory > 0 {
+            totals.memory
         } else {
             proc_memory().0
         };
         Sample {
             ts: time::unix_seconds(),
-            cpu_count: self.cpu_count,
+            cpu_count: totals.cpus,
             cpu_used_pct: self.cpu_percent(),
             mem_total,
             mem_used,
@@ -60,8 +74,8 @@ impl Metrics {
             mem_total_mib: mem_total >> 20,
             mem_used_mib: mem_used >> 20,
             disk_used,
-            disk_total: if self.disk_total > 0 {
-                self.disk_total
+            disk_total: if totals.disk > 0 {
+                totals.disk
             } else {
                 disk_size
             },
@@ -77,7 +91,7 @@ impl Metrics {
             return percent;
         }
         let now = cpu_nanos();
-        let capacity = elapsed as f64 * f64::from(self.cpu_count.max(1));
+        let capacity = elapsed as f64 * f64::from(self.totals.get().cpus.max(1));
         let percent = now.saturating_sub(used) as f64 / capacity * 100.0;
         let percent = (percent * 100.0).round() / 100.0;
         self.last.set((Instant::now(), now, percent));
@@ -193,7 +207,12 @@ mod tests {
 
     #[test]
     fn a_sample_is_plausible() {
-        let sample = Metrics::new(512 << 20, 2, 0).sample();
+        let sample = Metrics::new(Totals {
+            memory: 512 << 20,
+            cpus: 2,
+            disk: 0,
+        })
+        .sample();
         assert_eq!((sample.mem_total_mib, sample.cpu_count), (512, 2));
         assert!(sample.disk_total > 0 && sample.disk_used <= sample.disk_total);
     }

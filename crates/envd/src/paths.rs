@@ -68,6 +68,10 @@ pub(crate) fn base_name(path: &Path) -> String {
 
 /// Makes missing directories (mode 0755, owned by the user); leaves existing ones as they are.
 pub(crate) fn make_directories(path: &Path, user: &User) -> io::Result<()> {
+    make_directories_of(path, user.uid, user.gid)
+}
+
+pub(crate) fn make_directories_of(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut at = path;
     loop {
@@ -84,7 +88,7 @@ pub(crate) fn make_directories(path: &Path, user: &User) -> io::Result<()> {
     }
     for directory in missing.into_iter().rev() {
         match DirBuilder::new().mode(0o755).create(directory) {
-            Ok(()) => std::os::unix::fs::chown(directory, Some(user.uid), Some(user.gid))?,
+            Ok(()) => std::os::unix::fs::chown(directory, Some(uid), Some(gid))?,
             // Somebody else was quicker.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
             Err(e) => return Err(e),

@@ -11,14 +11,18 @@ use soulbox_types::{EnvdConfig, Secret};
 use crate::{
     logs::Logs,
     memory::Tidying,
-    metrics::Metrics,
+    metrics::{Metrics, Totals},
     process::Table,
+    transfer::Transfers,
     users::{self, User},
     watch::Watchers,
 };
 
 /// Where programs are looked for when envd was started without a `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+const SANDBOX_ID: &str = "E2B_SANDBOX_ID";
+const TEMPLATE_ID: &str = "E2B_TEMPLATE_ID";
 
 /// All of envd. It lives in one thread; nothing here is borrowed across an await.
 pub(crate) struct Envd {
@@ -32,6 +36,7 @@ pub(crate) struct Envd {
     pub(crate) logs: Logs,
     pub(crate) tidying: Tidying,
     pub(crate) metrics: Metrics,
+    pub(crate) transfers: Transfers,
     /// The time of the last `/init` that was obeyed.
     pub(crate) initialised_at: Cell<Option<(i64, u32)>>,
 }
@@ -49,6 +54,20 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn set_own_env(&mut self, name: &str, value: String) {
         self.own_env.insert(name.to_owned(), value);
+    }
+
+    pub(crate) fn set_ids(&mut self, sandbox: Option<String>, template: Option<String>) {
+        for (name, id) in [(SANDBOX_ID, sandbox), (TEMPLATE_ID, template)] {
+            if let Some(id) = id {
+                self.set_own_env(name, id);
+            }
+        }
+    }
+
+    /// The sandbox's and the template's.
+    pub(crate) fn ids(&self) -> (String, String) {
+        let id = |name| self.own_env.get(name).cloned().unwrap_or_default();
+        (id(SANDBOX_ID), id(TEMPLATE_ID))
     }
 
     /// Variables of every process.
@@ -76,12 +95,16 @@ impl Envd {
     pub(crate) fn new(config: EnvdConfig) -> Self {
         let own_env = BTreeMap::from([
             ("E2B_SANDBOX".to_owned(), "true".to_owned()),
-            ("E2B_SANDBOX_ID".to_owned(), config.sandbox_id.clone()),
-            ("E2B_TEMPLATE_ID".to_owned(), config.template_id.clone()),
+            (SANDBOX_ID.to_owned(), config.sandbox_id.clone()),
+            (TEMPLATE_ID.to_owned(), config.template_id.clone()),
         ]);
         let path = std::env::var("PATH").ok().filter(|path| !path.is_empty());
         Self {
-            metrics: Metrics::new(config.memory_bytes, config.cpu_count, config.disk_bytes),
+            metrics: Metrics::new(Totals {
+                memory: config.memory_bytes,
+                cpus: config.cpu_count,
+                disk: config.disk_bytes,
+            }),
             node_token: config.node_token,
             path: path.unwrap_or_else(|| DEFAULT_PATH.to_owned()),
             descriptors: raise_descriptor_limit(),
@@ -96,6 +119,7 @@ impl Envd {
             watchers: Watchers::default(),
             logs: Logs::default(),
             tidying: Tidying::default(),
+            transfers: Transfers::default(),
             initialised_at: Cell::new(None),
         }
     }

@@ -65,6 +65,19 @@ fn find(name: &str, passwd: &str, group: &str) -> Option<User> {
     })
 }
 
+/// The id of a group, if there is one of this name.
+pub(crate) fn group(name: &str) -> Option<u32> {
+    id_of(name, &read(GROUP))
+}
+
+fn id_of(name: &str, text: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let found = fields.next() == Some(name) && !name.is_empty();
+        found.then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
 /// Names of ids, for listings: read once, asked often.
 pub(crate) struct Names {
     users: HashMap<u32, String>,
@@ -139,6 +152,13 @@ mod tests {
             assert_eq!(find(name, PASSWD, GROUP), None, "{name:?}");
         }
         assert_eq!(find("odd", PASSWD, GROUP).unwrap().home, PathBuf::from("/"));
+    }
+
+    #[test]
+    fn groups_are_found_by_name() {
+        assert_eq!(id_of("sudo", GROUP), Some(27));
+        assert_eq!(id_of("", GROUP), None);
+        assert_eq!(id_of("nobody", GROUP), None);
     }
 
     #[test]

@@ -47,6 +47,10 @@ impl Error {
         }
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "errors are handed over, by map_err"
+    )]
     pub(crate) fn protocol(what: impl ToString) -> Self {
         Self::Protocol(clip(&what.to_string()))
     }

@@ -11,7 +11,8 @@ use soulbox_types::{ENVD_VERSION, Secret};
 use crate::{
     connect::frame,
     http::{body::Body, reply::Failure},
-    startup::owns_kernel,
+    metrics::Totals,
+    startup::{is_init, owns_kernel},
     state::Envd,
     time,
 };
@@ -36,6 +37,12 @@ struct Init {
     #[serde(alias = "hyperloopIP")]
     hyperloop_ip: Option<String>,
     volume_mounts: Vec<serde_json::Value>,
+    // Ours: for a sandbox that was made before its user came.
+    sandbox_id: Option<String>,
+    template_id: Option<String>,
+    memory_bytes: Option<u64>,
+    cpu_count: Option<u32>,
+    disk_bytes: Option<u64>,
 }
 
 /// The caller has shown the node's token, so a missing access token really means "none".
@@ -104,6 +111,21 @@ fn apply(envd: &Envd, init: Init) -> Result<(), Failure> {
     }
     if let Some(workdir) = init.default_workdir {
         settings.default_workdir = workdir;
+    }
+    let totals = envd.metrics.totals();
+    envd.metrics.set_totals(Totals {
+        memory: init.memory_bytes.unwrap_or(totals.memory),
+        cpus: init.cpu_count.unwrap_or(totals.cpus),
+        disk: init.disk_bytes.unwrap_or(totals.disk),
+    });
+    if init.sandbox_id.is_some() || init.template_id.is_some() {
+        settings.set_ids(init.sandbox_id, init.template_id);
+        // Anywhere but in a sandbox, /run is somebody else's.
+        if is_init() {
+            let (sandbox, template) = settings.ids();
+            super::write_marker_files(&sandbox, &template)
+                .map_err(|e| Failure::io("writing /run/e2b", &e))?;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `POST /files`.
 
-mod body;
+pub(crate) mod body;
 
 use std::{
     collections::HashSet,

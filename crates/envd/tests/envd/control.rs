@@ -12,6 +12,9 @@ fn control_routes_are_for_the_node_only() {
     for (method, path) in [
         ("POST", "/init"),
         ("GET", "/soulbox/logs"),
+        ("POST", "/soulbox/copy?dest=/tmp/never"),
+        ("GET", "/soulbox/tree?path=/etc"),
+        ("GET", "/soulbox/other"),
         ("POST", "/freeze"),
     ] {
         assert_eq!(envd.http(method, path, &[], b"").status, 401, "{path}");
@@ -19,6 +22,25 @@ fn control_routes_are_for_the_node_only() {
         assert_eq!(envd.http(method, path, &wrong, b"").status, 401, "{path}");
     }
     assert_eq!(envd.http("POST", "/freeze", &[NODE], b"").status, 501);
+    assert_eq!(envd.http("GET", "/soulbox/other", &[NODE], b"").status, 404);
+    assert_eq!(envd.http("GET", "/soulbox/copy", &[NODE], b"").status, 405);
+}
+
+#[test]
+fn a_clients_token_does_not_open_the_nodes_routes() {
+    let envd = Envd::with_token(Some("secret"));
+    let client = [("X-Access-Token", "secret")];
+    assert_eq!(envd.http("GET", "/envs", &client, b"").status, 200);
+    for (method, path) in [
+        ("POST", "/init"),
+        ("GET", "/soulbox/logs"),
+        ("POST", "/soulbox/copy?dest=/tmp/never"),
+        ("GET", "/soulbox/tree?path=/etc"),
+    ] {
+        assert_eq!(envd.http(method, path, &client, b"").status, 401, "{path}");
+        let both = [client[0], ("X-Soulbox-Node-Token", "secret")];
+        assert_eq!(envd.http(method, path, &both, b"").status, 401, "{path}");
+    }
 }
 
 /// The real time: should envd ever move the clock here, it must not move it far.
@@ -66,6 +88,38 @@ fn init_changes_the_settings() {
     assert_eq!(envd.get("/envs").status, 401);
     assert_eq!(init(json!({})).status, 204);
     assert_eq!(envd.get("/envs").status, 200);
+}
+
+#[test]
+fn init_gives_a_waiting_sandbox_its_name_and_its_limits() {
+    let envd = Envd::first_process();
+    let init = json!({
+        "sandboxId": "taken", "templateId": "mine", "memoryBytes": 1 << 30, "cpuCount": 4,
+        "diskBytes": 1 << 20,
+    });
+    let (_, fifo) = envd.start_process(&shell(
+        "cd /run/e2b && rm .E2B_SANDBOX_ID && mkfifo .E2B_SANDBOX_ID",
+    ));
+    fifo.finish();
+    let answer = envd.http("POST", "/init", &[NODE], init.to_string().as_bytes());
+    assert_eq!(answer.status, 204, "{}", answer.text());
+    let script = "cd /run/e2b; echo $E2B_SANDBOX_ID $(cat .E2B_SANDBOX_ID) $E2B_TEMPLATE_ID \
+        $(cat .E2B_TEMPLATE_ID) $(stat -c %a .E2B_SANDBOX_ID) $FROM_TEMPLATE";
+    let (_, stream) = envd.start_process(&shell(script));
+    assert_eq!(
+        stream.finish().stdout(),
+        "taken taken mine mine 444 yes\n",
+        "what is not given stays"
+    );
+    let metrics = envd.get("/metrics").json();
+    assert_eq!(
+        (
+            &metrics["mem_total"],
+            &metrics["cpu_count"],
+            &metrics["disk_total"]
+        ),
+        (&json!(1 << 30), &json!(4), &json!(1 << 20))
+    );
 }
 
 #[test]

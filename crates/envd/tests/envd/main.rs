@@ -10,7 +10,9 @@
 
 mod control;
 mod files;
+mod guest;
 mod process;
 mod protection;
 mod support;
+mod transfer;
 mod watch;

@@ -20,7 +20,7 @@ const GZIP_STEP: usize = 4 << 10;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 const DRAIN_BYTES: usize = 16 << 20;
 
-pub(super) struct UploadBody {
+pub(crate) struct UploadBody {
     /// Taken when dropped.
     body: Option<Incoming>,
     gzip: Option<MultiGzDecoder<Vec<u8>>>,
@@ -30,7 +30,7 @@ pub(super) struct UploadBody {
 }
 
 impl UploadBody {
-    pub(super) fn new(body: Incoming) -> Self {
+    pub(crate) fn new(body: Incoming) -> Self {
         Self {
             body: Some(body),
             gzip: None,
@@ -53,7 +53,7 @@ impl UploadBody {
         Ok(())
     }
 
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let Some(decoder) = &mut self.gzip else {
                 return receive(&mut self.body).await;
@@ -90,6 +90,10 @@ impl UploadBody {
 
 impl Drop for UploadBody {
     fn drop(&mut self) {
+        if tokio::runtime::Handle::try_current().is_err() {
+            // envd itself ends.
+            return;
+        }
         if let Some(mut body) = self.body.take().filter(|body| !body.is_end_stream()) {
             tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
                 let mut left = DRAIN_BYTES;
