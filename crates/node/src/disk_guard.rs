@@ -12,7 +12,7 @@ use std::{
 };
 
 use soulbox_runtime::{LogLevel, Result};
-use soulbox_types::{Kept, SandboxId, SandboxState};
+use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxState};
 
 use crate::{LocalNode, local::blocking};
 
@@ -64,6 +64,12 @@ impl LocalNode {
 
     async fn hold_back(self: &Arc<Self>, id: &SandboxId) {
         let reason = "the disk of the server is nearly full and this sandbox was filling it";
+        let purpose = self.entries().lock().get(id).map(|e| e.spec.purpose);
+        if purpose.is_some_and(|purpose| purpose != Purpose::User) {
+            // Nobody would wake it.
+            tracing::warn!(sandbox = %id, "ending it: {reason}");
+            return self.finish(id, EndReason::Killed, reason).await;
+        }
         tracing::warn!(sandbox = %id, "pausing it: {reason}");
         match Arc::clone(self)
             .pause_in_task(id.clone(), Kept::Memory)

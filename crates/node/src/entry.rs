@@ -3,8 +3,9 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use soulbox_runtime::{LogEntry, LogLevel, MetricSample, Paused, SandboxStatus};
-use soulbox_types::{SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
 use tokio::{sync::watch, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::{folder::Folder, metrics::History};
 
@@ -26,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) deadline: watch::Sender<UnixMillis>,
     /// Turns true when the runtime has made it, or has failed to.
     pub(crate) made: watch::Sender<bool>,
+    /// Cancelled when its end begins.
+    pub(crate) ending: CancellationToken,
     /// Turns true when nothing is left of it.
     pub(crate) gone: watch::Sender<bool>,
     pub(crate) history: History,
@@ -48,6 +51,7 @@ impl Entry {
             tier,
             deadline,
             made,
+            ending: CancellationToken::new(),
             gone,
             history,
             log,
@@ -56,6 +60,11 @@ impl Entry {
 
     pub(crate) fn id(&self) -> &SandboxId {
         &self.spec.id
+    }
+
+    /// Whether anybody outside the node is told of it.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.spec.purpose == Purpose::User && self.state != SandboxState::Destroying
     }
 
     pub(crate) fn status(&self) -> SandboxStatus {
@@ -88,6 +97,10 @@ impl Entry {
             message: message.into(),
             fields: std::collections::BTreeMap::new(),
         });
+    }
+
+    pub(crate) fn clear_notes(&mut self) {
+        self.log.clear();
     }
 
     pub(crate) fn notes(&self) -> Vec<LogEntry> {

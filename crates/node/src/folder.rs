@@ -6,6 +6,7 @@
 //! | `running.json` | when its first process exists | where to find it |
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
 //! | `paused.json` | before it rests | do not let it run; what a resume brings back |
+//! | `warm.json` | when it waits for a user | of which build it is; gone when it is the user's |
 //! | `ended.json` | before anything is torn down | finish the destruction |
 //!
 //! Files appear whole or not at all (rename), so a crash leaves a state that can be read.
@@ -31,6 +32,11 @@ struct Lease {
     deadline: UnixMillis,
 }
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Warm {
+    pub(crate) build_id: String,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Ended {
     reason: EndReason,
@@ -42,6 +48,7 @@ pub(crate) struct Found {
     pub(crate) spec: SandboxSpec,
     pub(crate) running: Option<Running>,
     pub(crate) paused: Option<Paused>,
+    pub(crate) warm: Option<Warm>,
     pub(crate) ended: Option<EndReason>,
 }
 
@@ -70,10 +77,15 @@ impl Folder {
     }
 
     pub(crate) fn resumed(&self) -> Result<()> {
-        match fs::remove_file(self.path.join("paused.json")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
-            _ => Ok(()),
-        }
+        self.remove_file("paused.json")
+    }
+
+    pub(crate) fn warm(&self, warm: &Warm) -> Result<()> {
+        self.write("warm.json", warm)
+    }
+
+    pub(crate) fn handed_over(&self) -> Result<()> {
+        self.remove_file("warm.json")
     }
 
     /// What the writable disk takes of the host's; 0 when it is gone.
@@ -111,12 +123,20 @@ impl Folder {
             spec,
             running: self.running()?,
             paused: self.read("paused.json")?,
+            warm: self.read("warm.json")?,
             ended,
         }))
     }
 
     pub(crate) fn remove(&self) -> Result<()> {
         match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_file(&self, name: &str) -> Result<()> {
+        match fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(()),
         }

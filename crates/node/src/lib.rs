@@ -19,6 +19,8 @@
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
+//! - `ready`: a template's start command and ready check
+//! - `pool`: sandboxes that wait for a user
 //! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `metrics`, `logs`: what users ask about it
 
@@ -33,8 +35,11 @@ mod local;
 mod logs;
 mod metrics;
 mod network;
+mod pool;
+mod ready;
 mod rest;
 mod snapshots;
 mod supervise;
 
 pub use local::{LocalNode, NodeConfig};
+pub use pool::{PoolConfig, PoolStats};

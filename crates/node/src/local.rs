@@ -12,15 +12,23 @@ use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{
     AddedLayer, Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused,
-    Result, Runtime, SandboxStatus, Snapshot, Stats,
+    Result, Runtime, SandboxStatus, Snapshot, Stats, WarmWish,
 };
+use soulbox_template::Templates;
 use soulbox_types::{
-    ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    UnixMillis,
+    ENVD_PORT, EndReason, Kept, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState,
+    TemplateId, UnixMillis,
 };
 use tokio::sync::broadcast;
 
-use crate::{adopt, disk_guard, entry::Entry, folder::Folder, logs, metrics, snapshots::Snapshots};
+use crate::{
+    adopt, disk_guard,
+    entry::Entry,
+    folder::Folder,
+    logs, metrics,
+    pool::{self, Pool, PoolConfig},
+    snapshots::Snapshots,
+};
 
 /// How long a caller waits for a destruction; it goes on after that.
 const DESTROY_LIMIT: Duration = Duration::from_secs(30);
@@ -36,6 +44,16 @@ pub struct NodeConfig {
     pub max_sandboxes: usize,
     /// Creates are refused while the data folder's disk has less free space than this.
     pub min_free_disk: u64,
+    /// What sandboxes start from.
+    pub templates: Arc<Templates>,
+    /// How long a template's start command may take until its ready command passes.
+    pub ready_limit: Duration,
+    pub pool: PoolConfig,
+}
+
+impl NodeConfig {
+    /// Less than what clients wait for a create.
+    pub const READY_LIMIT: Duration = Duration::from_secs(45);
 }
 
 #[derive(Debug)]
@@ -43,6 +61,7 @@ pub struct LocalNode {
     config: NodeConfig,
     runtime: Arc<dyn Runtime>,
     snapshots: Snapshots,
+    pool: Arc<Pool>,
     /// Held for short, never across an await.
     entries: Mutex<HashMap<SandboxId, Entry>>,
     events: broadcast::Sender<NodeEvent>,
@@ -56,8 +75,10 @@ impl LocalNode {
         fs::create_dir_all(&config.sandboxes_dir)
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
+        let pool = Arc::new(Pool::new(config.pool.clone()));
         let node = Arc::new_cyclic(|me| Self {
             config,
+            pool,
             runtime,
             snapshots,
             entries: Mutex::default(),
@@ -67,11 +88,12 @@ impl LocalNode {
         adopt::adopt_all(&node).await?;
         tokio::spawn(metrics::sample_all(Arc::downgrade(&node)));
         tokio::spawn(disk_guard::guard(Arc::downgrade(&node)));
+        tokio::spawn(pool::keep(Arc::downgrade(&node)));
         Ok(node)
     }
 
     /// A handle for a task; fails only while the node is being dropped.
-    fn owned(&self) -> Result<Arc<Self>> {
+    pub(crate) fn owned(&self) -> Result<Arc<Self>> {
         self.me.upgrade().ok_or_else(|| {
             Error::io(
                 "the node is shutting down",
@@ -82,6 +104,35 @@ impl LocalNode {
 
     pub(crate) fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::clone(&self.runtime)
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub(crate) fn templates(&self) -> &Templates {
+        &self.config.templates
+    }
+
+    pub(crate) fn ready_limit(&self) -> Duration {
+        self.config.ready_limit
+    }
+
+    pub(crate) fn folder(&self, id: &SandboxId) -> Folder {
+        Folder::new(&self.config.sandboxes_dir, id)
+    }
+
+    /// How many more sandboxes of any purpose may be made.
+    pub(crate) fn free_places(&self) -> usize {
+        let used = self.entries.lock().len();
+        self.config.max_sandboxes.saturating_sub(used)
+    }
+
+    pub(crate) fn is_ending(&self, id: &SandboxId) -> bool {
+        let entries = self.entries.lock();
+        entries
+            .get(id)
+            .is_some_and(|entry| entry.state == SandboxState::Destroying)
     }
 
     pub(crate) fn sandboxes_dir(&self) -> &Path {
@@ -138,7 +189,7 @@ impl LocalNode {
 
     /// Puts the wish on record, in memory and on disk. `None`: it is here already.
     fn begin(&self, spec: &SandboxSpec) -> Result<Option<Folder>> {
-        let folder = Folder::new(&self.config.sandboxes_dir, &spec.id);
+        let folder = self.folder(&spec.id);
         let mut entries = self.entries.lock();
         if entries.contains_key(&spec.id) {
             return Ok(None);
@@ -179,9 +230,33 @@ impl LocalNode {
         Ok(())
     }
 
-    async fn create_in_task(self: Arc<Self>, spec: SandboxSpec) -> Result<SandboxStatus> {
+    /// The same, at the cost of sandboxes that nobody uses yet.
+    async fn begin_before_others(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<Folder>> {
+        loop {
+            match self.begin(spec) {
+                Err(full @ Error::NoCapacity { .. }) if spec.purpose != Purpose::Warm => {
+                    let Some(waiting) = self.pool.give_up_one() else {
+                        return Err(full);
+                    };
+                    let detail = "its place is needed";
+                    self.finish(&waiting, EndReason::Killed, detail).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub(crate) async fn create_in_task(
+        self: Arc<Self>,
+        spec: SandboxSpec,
+    ) -> Result<SandboxStatus> {
         self.check_disk()?;
-        let Some(folder) = self.begin(&spec)? else {
+        if spec.purpose == Purpose::User
+            && let Some(status) = self.hand_over(&spec).await?
+        {
+            return Ok(status);
+        }
+        let Some(folder) = self.begin_before_others(&spec).await? else {
             return self.existing(&spec.id).await;
         };
         let id = spec.id.clone();
@@ -197,6 +272,10 @@ impl LocalNode {
         if let Some(entry) = self.entries.lock().get(&id) {
             entry.made.send_replace(true);
         }
+        let result = match result {
+            Ok(()) => self.get_ready(&spec).await,
+            failed => failed,
+        };
         if let Err(error) = result {
             self.finish(&id, EndReason::CreateFailed, &error.to_string())
                 .await;
@@ -223,7 +302,11 @@ impl LocalNode {
     async fn existing(&self, id: &SandboxId) -> Result<SandboxStatus> {
         let waited = tokio::time::timeout(DESTROY_LIMIT, async {
             loop {
-                match self.get(id) {
+                let status = self.entries.lock().get(id).map(Entry::status);
+                match status {
+                    Some(status) if status.state == SandboxState::Destroying => {
+                        return Err(Error::SandboxNotFound(id.clone()));
+                    }
                     Some(status) if status.state == SandboxState::Creating => {
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
@@ -248,6 +331,7 @@ impl LocalNode {
             };
             let first = entry.state != SandboxState::Destroying;
             entry.state = SandboxState::Destroying;
+            entry.ending.cancel();
             first.then(|| {
                 (
                     entry.folder.clone(),
@@ -271,14 +355,21 @@ impl LocalNode {
             tracing::error!(sandbox = %id, %error, attempt, "could not end the sandbox; trying again");
             tokio::time::sleep(RETRY_PAUSE * attempt.min(60)).await;
         }
-        if let Some(entry) = self.entries.lock().remove(id) {
-            entry.gone.send_replace(true);
+        self.pool.forget(id, reason);
+        let purpose = match self.entries.lock().remove(id) {
+            Some(entry) => {
+                entry.gone.send_replace(true);
+                entry.spec.purpose
+            }
+            None => Purpose::User,
+        };
+        if purpose == Purpose::User {
+            self.tell(NodeEvent::Ended {
+                id: id.clone(),
+                reason,
+                detail: detail.to_owned(),
+            });
         }
-        self.tell(NodeEvent::Ended {
-            id: id.clone(),
-            reason,
-            detail: detail.to_owned(),
-        });
     }
 
     async fn tear_down(&self, id: &SandboxId, folder: &Folder, reason: EndReason) -> Result<()> {
@@ -300,8 +391,8 @@ impl LocalNode {
 
 #[async_trait]
 impl Node for LocalNode {
-    fn claim_warm(&self, _: &soulbox_runtime::WarmWish) -> Option<SandboxId> {
-        None
+    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId> {
+        self.claim(wish)
     }
 
     async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
@@ -356,7 +447,7 @@ impl Node for LocalNode {
         let entries = self.entries.lock();
         entries
             .get(id)
-            .filter(|e| e.state == SandboxState::Paused)
+            .filter(|e| e.is_shown() && e.state == SandboxState::Paused)
             .and_then(|e| e.paused)
     }
 
@@ -378,17 +469,12 @@ impl Node for LocalNode {
 
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
         let entries = self.entries.lock();
-        entries
-            .get(id)
-            .filter(|e| e.state != SandboxState::Destroying)
-            .map(Entry::status)
+        entries.get(id).filter(|e| e.is_shown()).map(Entry::status)
     }
 
     fn list(&self) -> Vec<SandboxStatus> {
         let entries = self.entries.lock();
-        let here = entries
-            .values()
-            .filter(|e| e.state != SandboxState::Destroying);
+        let here = entries.values().filter(|e| e.is_shown());
         here.map(Entry::status).collect()
     }
 
@@ -403,9 +489,10 @@ impl Node for LocalNode {
     }
 
     fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
-        self.entries
-            .lock()
+        let entries = self.entries.lock();
+        entries
             .get(id)
+            .filter(|e| e.is_shown())
             .map(Entry::samples)
             .unwrap_or_default()
     }
@@ -413,9 +500,7 @@ impl Node for LocalNode {
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
         let (mut entries, token) = {
             let entries = self.entries.lock();
-            let here = entries
-                .get(id)
-                .filter(|e| e.state != SandboxState::Destroying);
+            let here = entries.get(id).filter(|e| e.is_shown());
             let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             // envd's own part cannot be had while it rests: nobody inside would answer.
             let token =

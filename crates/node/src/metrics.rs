@@ -47,6 +47,10 @@ impl History {
         });
     }
 
+    pub(crate) fn last(&self) -> Option<&MetricSample> {
+        self.samples.last()
+    }
+
     pub(crate) fn samples(&self) -> Vec<MetricSample> {
         self.samples.clone()
     }

@@ -64,7 +64,9 @@ impl LocalNode {
             Ok(()) => {
                 entry.paused = Some(paused);
                 entry.note(LogLevel::Info, format!("paused, {} kept", keep.as_str()));
-                self.tell(NodeEvent::Paused { id });
+                if entry.is_shown() {
+                    self.tell(NodeEvent::Paused { id });
+                }
                 Ok(())
             }
             Err(error) => {
@@ -96,7 +98,9 @@ impl LocalNode {
         });
         entry.leave_alone();
         entry.note(LogLevel::Error, format!("held: {reason}"));
-        self.tell(NodeEvent::Paused { id: id.clone() });
+        if entry.is_shown() {
+            self.tell(NodeEvent::Paused { id: id.clone() });
+        }
         Ok(())
     }
 
@@ -140,6 +144,11 @@ impl LocalNode {
             runtime
                 .create(&spec, origin, &|started| folder.started(started))
                 .await?;
+            if let Err(error) = self.get_ready(&spec).await {
+                // It goes on resting: its files are worth more than its start command.
+                runtime.stop(&id).await?;
+                return Err(error);
+            }
             Kept::Filesystem
         };
         let writing = folder.clone();

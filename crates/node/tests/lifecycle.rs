@@ -3,211 +3,28 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use parking_lot::Mutex;
 use soulbox_node::{LocalNode, NodeConfig};
-use soulbox_runtime::{
-    Adopted, DynStream, Error, Exit, Node, NodeEvent, Origin, Result, Running, Runtime, Started,
-    Stats,
-};
+use soulbox_runtime::{Error, Node, NodeEvent};
 use soulbox_types::{
-    EndReason, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout, SandboxId, SandboxSpec,
-    SandboxState, Secret, TemplateId, Tier, UnixMillis,
+    EndReason, Kept, Lifecycle, NetworkPolicy, OnTimeout, Purpose, SandboxId, SandboxSpec,
+    SandboxState, TemplateId, UnixMillis,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
-/// Sandboxes that outlive the node, as processes outlive the server.
-#[derive(Debug, Default)]
-struct Machine {
-    alive: Mutex<HashMap<SandboxId, watch::Sender<bool>>>,
-    /// When set, creates wait for it.
-    gate: Mutex<Option<Arc<Notify>>>,
-    fail_creates: Mutex<bool>,
-    fail_pauses: Mutex<bool>,
-    fail_captures: Mutex<bool>,
-    fail_networks: Mutex<bool>,
-    networks: Mutex<HashMap<SandboxId, NetworkPolicy>>,
-    frozen: Mutex<HashSet<SandboxId>>,
-    destroyed: Mutex<Vec<SandboxId>>,
-    folder: Mutex<std::path::PathBuf>,
-}
+#[path = "support/machine.rs"]
+mod machine;
 
-#[derive(Debug)]
-struct MemoryRuntime(Arc<Machine>);
-
-#[async_trait]
-impl Runtime for MemoryRuntime {
-    async fn export(&self, id: &SandboxId, _: &Path) -> Result<Vec<soulbox_runtime::AddedLayer>> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-
-    async fn set_limits(&self, id: &SandboxId, _: &soulbox_types::Limits) -> Result<()> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-
-    fn tier(&self) -> Tier {
-        Tier::Jail
-    }
-
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        _origin: Origin,
-        started: &Started<'_>,
-    ) -> Result<()> {
-        let gate = self.0.gate.lock().clone();
-        if let Some(gate) = gate {
-            gate.notified().await;
-        }
-        if *self.0.fail_creates.lock() {
-            return Err(Error::Start {
-                step: "test".into(),
-                message: "asked to fail".into(),
-            });
-        }
-        std::fs::write(
-            self.0.folder.lock().join(spec.id.as_str()).join("disk.img"),
-            "",
-        )
-        .unwrap();
-        started(&Running {
-            tier: Tier::Jail,
-            record: spec.id.to_string(),
-        })?;
-        self.0
-            .alive
-            .lock()
-            .insert(spec.id.clone(), watch::Sender::new(false));
-        Ok(())
-    }
-
-    async fn adopt(&self, spec: &SandboxSpec, _running: &Running) -> Result<Adopted> {
-        let alive = self.0.alive.lock().contains_key(&spec.id);
-        Ok(if alive { Adopted::Alive } else { Adopted::Gone })
-    }
-
-    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
-        Err(Error::PortClosed {
-            id: id.clone(),
-            port,
-        })
-    }
-
-    async fn pause(&self, id: &SandboxId) -> Result<()> {
-        if *self.0.fail_pauses.lock() {
-            return Err(Error::io(
-                "no space",
-                std::io::ErrorKind::StorageFull.into(),
-            ));
-        }
-        self.0.frozen.lock().insert(id.clone());
-        Ok(())
-    }
-
-    async fn capture(&self, _id: &SandboxId, target: &Path) -> Result<()> {
-        std::fs::write(target, "the files of a sandbox").unwrap();
-        if *self.0.fail_captures.lock() {
-            return Err(Error::io(
-                "no space",
-                std::io::ErrorKind::StorageFull.into(),
-            ));
-        }
-        Ok(())
-    }
-
-    async fn hold(&self, id: &SandboxId) -> Result<()> {
-        self.0.frozen.lock().insert(id.clone());
-        Ok(())
-    }
-
-    async fn stop(&self, id: &SandboxId) -> Result<()> {
-        self.0.alive.lock().remove(id);
-        Ok(())
-    }
-
-    async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()> {
-        if *self.0.fail_networks.lock() {
-            return Err(Error::SandboxNotFound(id.clone()));
-        }
-        self.0.networks.lock().insert(id.clone(), network.clone());
-        Ok(())
-    }
-
-    async fn resume(&self, id: &SandboxId) -> Result<()> {
-        self.0.frozen.lock().remove(id);
-        Ok(())
-    }
-
-    async fn stats(&self, _id: &SandboxId) -> Result<Stats> {
-        Ok(Stats::default())
-    }
-
-    async fn wait(&self, id: &SandboxId) -> Result<Exit> {
-        let death = self.0.alive.lock().get(id).map(watch::Sender::subscribe);
-        if let Some(mut death) = death {
-            let _died = death.wait_for(|dead| *dead).await.is_ok();
-        }
-        Ok(Exit {
-            description: "signal 9".into(),
-        })
-    }
-
-    async fn destroy(&self, id: &SandboxId, _running: Option<&Running>) -> Result<()> {
-        self.0.alive.lock().remove(id);
-        self.0.destroyed.lock().push(id.clone());
-        Ok(())
-    }
-
-    async fn reclaim(&self, _keep: &[SandboxId]) -> Result<()> {
-        Ok(())
-    }
-}
+use machine::{LONG, Machine, config, snapshots_dir, spec};
 
 async fn node(folder: &Path, machine: &Arc<Machine>) -> Arc<LocalNode> {
-    folder.clone_into(&mut machine.folder.lock());
     let config = NodeConfig {
-        sandboxes_dir: folder.to_owned(),
-        snapshots_dir: snapshots_dir(folder),
         max_sandboxes: 3,
-        min_free_disk: 0,
+        ..config(folder)
     };
-    LocalNode::open(config, Arc::new(MemoryRuntime(Arc::clone(machine))))
-        .await
-        .unwrap()
+    machine::open(config, machine).await
 }
-
-fn spec(life: Duration) -> SandboxSpec {
-    let now = UnixMillis::now();
-    SandboxSpec {
-        id: SandboxId::random(),
-        tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-        template: TemplateId::random(),
-        build: None,
-        purpose: soulbox_types::Purpose::User,
-        alias: Some("base".into()),
-        limits: Limits::default(),
-        env: [("KEY".to_owned(), "value".to_owned())].into(),
-        metadata: [("who".to_owned(), "测试".to_owned())].into(),
-        network: NetworkPolicy::default(),
-        lifecycle: soulbox_types::Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
-        access_token: Some(Secret::random()),
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: now,
-        deadline: now.plus(life),
-    }
-}
-
-const LONG: Duration = Duration::from_hours(1);
 
 async fn ended(
     node: &LocalNode,
@@ -221,11 +38,6 @@ async fn ended(
     };
     assert!(node.get(&id).is_none());
     reason
-}
-
-/// Beside the sandboxes' folder, with the same life.
-fn snapshots_dir(folder: &Path) -> std::path::PathBuf {
-    folder.with_extension("snapshots")
 }
 
 fn folders(path: &Path) -> usize {
@@ -632,4 +444,35 @@ async fn a_damaged_snapshot_is_not_used() {
         Err(Error::Damaged { .. })
     ));
     std::fs::remove_dir_all(snapshots_dir(folder.path())).unwrap();
+}
+
+#[tokio::test]
+async fn what_runs_for_a_build_is_not_shown_and_does_not_outlive_its_server() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let mut events = first.events();
+    let (mut step, mut other) = (spec(LONG), spec(LONG));
+    for wish in [&mut step, &mut other] {
+        wish.purpose = Purpose::Build;
+        first.create(wish.clone()).await.unwrap();
+        first.create(wish.clone()).await.unwrap();
+    }
+    assert!(first.list().is_empty() && first.get(&step.id).is_none());
+    assert!(first.logs(&step.id).await.is_err() && first.metrics(&step.id).is_empty());
+    first.dial(&step.id, 49983).await.unwrap();
+
+    let target = folder.path().join("layer");
+    first.export(&step.id, &target).await.unwrap();
+    assert!(matches!(
+        first.export(&step.id, &target).await,
+        Err(Error::WrongState { .. })
+    ));
+    first.destroy(&step.id, EndReason::Killed).await.unwrap();
+    assert!(events.is_empty() && events.try_recv().is_err());
+    std::fs::remove_dir(target).unwrap();
+    drop(first);
+
+    let second = node(folder.path(), &machine).await;
+    assert!(second.list().is_empty() && machine.alive.lock().is_empty());
+    assert_eq!(folders(folder.path()), 0);
 }

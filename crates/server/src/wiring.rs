@@ -7,7 +7,7 @@ use soulbox_api::ApiConfig;
 use soulbox_control::{Control, ControlConfig, TemplateInfo, WebhookConfig, volume::Volumes};
 use soulbox_embed::Programs;
 use soulbox_jail::{Jail, JailConfig};
-use soulbox_node::{LocalNode, NodeConfig};
+use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Node, Runtime};
 use soulbox_store::Store;
 use soulbox_template::{HostOptions, Template, Templates};
@@ -37,13 +37,19 @@ pub(crate) async fn assemble(
     let volumes = open_volumes(config).await?;
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
-    let jail = open_jail(config, programs, templates).await?;
+    let jail = open_jail(config, programs, Arc::clone(&templates)).await?;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
             snapshots_dir: config.data_dir.join("snapshots"),
             max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
             min_free_disk: config.min_free_disk,
+            templates,
+            ready_limit: NodeConfig::READY_LIMIT,
+            pool: PoolConfig {
+                max_total: config.warm,
+                ..PoolConfig::default()
+            },
         },
         Arc::clone(&jail) as Arc<dyn Runtime>,
     )
@@ -74,6 +80,7 @@ pub(crate) async fn assemble(
                 allow_private: config.webhook_allow_private,
                 ..WebhookConfig::default()
             },
+            builds: None,
         },
         store.clone(),
         Arc::clone(&node) as Arc<dyn Node>,
@@ -91,12 +98,14 @@ pub(crate) async fn assemble(
         },
     );
 
+    let waiting = Arc::clone(&node);
     let parts = Parts {
         node,
         api,
         slots: Some(slots(Arc::clone(&jail))),
         close: Box::pin(async move {
             control.drain(FINISH_LIMIT).await;
+            waiting.close_pool().await;
             // Sandboxes keep what they have mounted.
             if let Err(error) = tokio::task::spawn_blocking(move || volumes.close()).await {
                 tracing::warn!(%error, "could not unmount the volumes");

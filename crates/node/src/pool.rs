@@ -1,0 +1,159 @@
+//! Sandboxes that wait for a user: started, ready, owned by nobody, seen by nobody.
+//!
+//! A shelf per kind ([`WarmWish`]) is filled while that kind is in demand and emptied when it is
+//! not, when memory or disk get short, and when its build is not the current one any more. A
+//! member leaves its shelf under one lock, to a claim or to its end, so nobody gets it twice.
+//!
+//! What is on disk decides after a crash ([`crate::folder`]):
+//!
+//! | `spec.json` says | `warm.json` | means |
+//! |---|---|---|
+//! | warm | no | being made: destroyed |
+//! | warm | yes | waits: taken back, or destroyed |
+//! | user | yes | being handed over: destroyed, nobody was answered |
+//! | user | no | the user's |
+//!
+//! # Layout
+//! - `config`: how large it may get
+//! - `demand`: how many of a kind are worth keeping
+//! - `shelves`: who waits, who is claimed
+//! - `pressure`: whether the machine can afford it
+//! - `keeper`: the task that fills and empties
+//! - `hand_over`: from a waiting sandbox to the user's
+
+mod config;
+mod demand;
+mod hand_over;
+mod keeper;
+mod pressure;
+mod shelves;
+
+pub use config::PoolConfig;
+pub(crate) use keeper::keep;
+pub(crate) use shelves::Member;
+
+use std::{sync::Arc, time::Instant};
+
+use parking_lot::Mutex;
+use soulbox_runtime::WarmWish;
+use soulbox_template::Template;
+use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState};
+use tokio::sync::Notify;
+
+use crate::LocalNode;
+use shelves::Shelves;
+
+/// For operators: how the pool does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    pub ready: usize,
+    pub making: usize,
+    /// Creates that were served from it, and those that could not be.
+    pub hits: u64,
+    pub misses: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) config: PoolConfig,
+    /// Locked before the node's entries where both are needed, and never across an await.
+    shelves: Mutex<Shelves>,
+    /// There is something to fill or to empty.
+    changed: Notify,
+}
+
+impl Pool {
+    pub(crate) fn new(config: PoolConfig) -> Self {
+        Self {
+            shelves: Mutex::new(Shelves::new(&config)),
+            config,
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn is_off(&self) -> bool {
+        self.config.is_off()
+    }
+
+    pub(crate) fn shelves(&self) -> parking_lot::MutexGuard<'_, Shelves> {
+        self.shelves.lock()
+    }
+
+    /// One that waits, taken off its shelf to be ended.
+    pub(crate) fn give_up_one(&self) -> Option<SandboxId> {
+        self.shelves().give_up_one()
+    }
+
+    /// A sandbox has ended, whoever's it was.
+    pub(crate) fn forget(&self, id: &SandboxId, reason: EndReason) {
+        let mut shelves = self.shelves();
+        if let Some(wish) = shelves.forget(id) {
+            if reason == EndReason::Died {
+                shelves.failed(&wish, Instant::now());
+            }
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl LocalNode {
+    pub fn pool_stats(&self) -> PoolStats {
+        self.pool().shelves().stats()
+    }
+
+    /// Ends the waiting sandboxes of a build that new sandboxes are not made of any more.
+    pub fn retire(&self, build: &str) {
+        self.pool().shelves().retire(build);
+        self.pool().changed.notify_one();
+    }
+
+    /// Ends all waiting sandboxes and makes no more: for when the server stops.
+    pub async fn close_pool(&self) {
+        let (Ok(node), members) = (self.owned(), self.pool().shelves().close()) else {
+            return;
+        };
+        let mut ending = tokio::task::JoinSet::new();
+        for id in members {
+            let node = Arc::clone(&node);
+            ending.spawn(async move {
+                node.finish(&id, EndReason::Killed, "the server stops")
+                    .await;
+            });
+        }
+        let all = async { while ending.join_next().await.is_some() {} };
+        if tokio::time::timeout(config::CLOSE_LIMIT, all)
+            .await
+            .is_err()
+        {
+            tracing::warn!("waiting sandboxes are left; the next start ends them");
+        }
+    }
+
+    pub(crate) fn claim(&self, wish: &WarmWish) -> Option<SandboxId> {
+        let pool = self.pool();
+        if pool.is_off() {
+            return None;
+        }
+        let current = self.current_build(wish);
+        let mut shelves = pool.shelves();
+        shelves.note_demand(wish, Instant::now());
+        let claimed = current.and_then(|template| {
+            let entries = self.entries().lock();
+            shelves.claim(wish, &template.build_id, Instant::now(), |id| {
+                entries.get(id).is_some_and(|entry| {
+                    entry.state == SandboxState::Running && entry.spec.purpose == Purpose::Warm
+                })
+            })
+        });
+        pool.changed.notify_one();
+        claimed
+    }
+
+    /// What a new sandbox of this kind would be made of.
+    pub(crate) fn current_build(&self, wish: &WarmWish) -> Option<Arc<Template>> {
+        match &wish.build {
+            Some(build) => self.templates().build(build),
+            None => self.templates().own(&wish.template),
+        }
+    }
+}

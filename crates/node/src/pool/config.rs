@@ -1,0 +1,52 @@
+use std::{path::PathBuf, time::Duration};
+
+use super::pressure::Memory;
+
+/// How long a stop waits for waiting sandboxes to end.
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// Of the machine's memory, what waiting sandboxes may use unless told otherwise.
+const MEMORY_PART: u64 = 4;
+
+/// How large the pool of waiting sandboxes may get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// 0: no pool.
+    pub max_total: usize,
+    pub max_per_template: usize,
+    /// What all of them may use together, as measured.
+    pub memory_bytes: u64,
+    /// How long after the last demand the last one of a kind goes.
+    pub idle_for: Duration,
+    /// How long a claimed one waits for its `create`.
+    pub claim_for: Duration,
+    /// Where the kernel tells about memory.
+    pub meminfo: PathBuf,
+}
+
+impl PoolConfig {
+    pub fn off() -> Self {
+        Self {
+            max_total: 0,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.max_total == 0 || self.max_per_template == 0
+    }
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        let meminfo = PathBuf::from("/proc/meminfo");
+        let total = Memory::read(&meminfo).map_or(0, |memory| memory.total);
+        Self {
+            max_total: 8,
+            max_per_template: 4,
+            memory_bytes: total / MEMORY_PART,
+            idle_for: Duration::from_mins(5),
+            claim_for: Duration::from_secs(10),
+            meminfo,
+        }
+    }
+}

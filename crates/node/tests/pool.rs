@@ -1,0 +1,520 @@
+//! The warm pool's promises, with a runtime that keeps its sandboxes in memory.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/machine.rs"]
+mod machine;
+
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use machine::{LONG, Machine, config, snapshots_dir, spec};
+use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
+use soulbox_runtime::{Error, Node, WarmWish};
+use soulbox_template::{Template, Templates};
+use soulbox_types::{
+    EndReason, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId,
+    UnixMillis,
+};
+use tokio::{runtime::Runtime, sync::Notify};
+
+/// A machine, what it keeps on disk, and servers on it one after the other.
+struct World {
+    folder: tempfile::TempDir,
+    machine: Arc<Machine>,
+    template: TemplateId,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for name in [
+            self.sandboxes().with_extension("builds"),
+            snapshots_dir(&self.sandboxes()),
+        ] {
+            let _absent = std::fs::remove_dir_all(name);
+        }
+    }
+}
+
+/// One life of the server; dropped like a killed one, with everything that was under way.
+struct Server {
+    runtime: Option<Runtime>,
+    node: Arc<LocalNode>,
+    templates: Arc<Templates>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}
+
+impl Server {
+    fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.as_ref().unwrap().block_on(async {
+            let limit = Duration::from_secs(30);
+            tokio::time::timeout(limit, work).await.unwrap()
+        })
+    }
+
+    async fn until(&self, what: impl Fn(&LocalNode) -> bool) {
+        let start = Instant::now();
+        while !what(&self.node) {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{:?}",
+                self.node.pool_stats()
+            );
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("meminfo"), meminfo(8 << 20)).unwrap();
+        Self {
+            folder,
+            machine: Arc::default(),
+            template: TemplateId::random(),
+        }
+    }
+
+    fn sandboxes(&self) -> std::path::PathBuf {
+        self.folder.path().join("sandboxes")
+    }
+
+    fn meminfo(&self) -> std::path::PathBuf {
+        self.folder.path().join("meminfo")
+    }
+
+    fn server(&self, size: usize) -> Server {
+        self.server_with(size, "current", |config| config)
+    }
+
+    fn server_with(
+        &self,
+        size: usize,
+        build: &str,
+        change: impl FnOnce(NodeConfig) -> NodeConfig,
+    ) -> Server {
+        let runtime = Runtime::new().unwrap();
+        let mut config = config(&self.sandboxes());
+        config.templates.set_own(self.template(build));
+        config.pool = PoolConfig {
+            max_total: size,
+            max_per_template: size,
+            memory_bytes: 1 << 30,
+            meminfo: self.meminfo(),
+            ..PoolConfig::default()
+        };
+        let config = change(config);
+        let templates = Arc::clone(&config.templates);
+        let node = runtime.block_on(machine::open(config, &self.machine));
+        Server {
+            runtime: Some(runtime),
+            node,
+            templates,
+        }
+    }
+
+    fn template(&self, build: &str) -> Template {
+        Template {
+            id: self.template.clone(),
+            build_id: build.to_owned(),
+            aliases: Vec::new(),
+            overlays: Vec::new(),
+            env: [("FROM".to_owned(), "template".to_owned())].into(),
+            default_user: "user".to_owned(),
+            default_workdir: String::new(),
+            limits: Limits::default(),
+            start: None,
+            created_at: UnixMillis::now(),
+        }
+    }
+
+    fn wish(&self) -> WarmWish {
+        WarmWish {
+            template: self.template.clone(),
+            build: None,
+            disk_mib: Limits::default().disk_mib,
+        }
+    }
+
+    fn spec(&self) -> SandboxSpec {
+        SandboxSpec {
+            template: self.template.clone(),
+            ..spec(LONG)
+        }
+    }
+
+    /// Asks until `count` wait.
+    async fn fill(&self, server: &Server, count: usize) {
+        for _ in 0..count.max(2) {
+            assert_eq!(server.node.claim_warm(&self.wish()), None);
+        }
+        server.until(|node| node.pool_stats().ready == count).await;
+    }
+
+    /// As the control plane does.
+    async fn create(&self, server: &Server) -> Result<SandboxSpec, Error> {
+        let mut spec = self.spec();
+        if let Some(id) = server.node.claim_warm(&self.wish()) {
+            spec.id = id;
+        }
+        server.node.create(spec).await.map(|status| status.spec)
+    }
+
+    fn alive(&self) -> HashSet<SandboxId> {
+        self.machine.alive.lock().keys().cloned().collect()
+    }
+}
+
+fn meminfo(available_kib: u64) -> String {
+    format!("MemTotal: 16777216 kB\nMemAvailable: {available_kib} kB\n")
+}
+
+fn folders(path: &Path) -> usize {
+    std::fs::read_dir(path).unwrap().count()
+}
+
+#[test]
+fn twenty_at_once_against_five_all_get_one_of_their_own() {
+    let world = World::new();
+    let server = world.server(5);
+    server.run(async {
+        world.fill(&server, 5).await;
+        let waiting = world.alive();
+        assert_eq!(waiting.len(), 5);
+        assert!(server.node.list().is_empty());
+
+        let creates = (0..20).map(|_| world.create(&server));
+        let specs = futures_util::future::join_all(creates).await;
+        let ids: HashSet<_> = specs.into_iter().map(|spec| spec.unwrap().id).collect();
+        assert_eq!(ids.len(), 20);
+        assert!(waiting.is_subset(&ids), "those that waited served");
+        assert_eq!(server.node.list().len(), 20);
+        assert!(server.node.pool_stats().hits >= 5);
+        server.until(|node| node.pool_stats().ready == 5).await;
+        assert!(world.alive().len() == 25 && server.node.list().len() == 20);
+    });
+}
+
+#[test]
+fn whoever_takes_one_gets_it_as_asked_for() {
+    let world = World::new();
+    let server = world.server(2);
+    server.run(async {
+        world.fill(&server, 2).await;
+        let mut events = server.node.events();
+        let mut spec = world.spec();
+        spec.id = server.node.claim_warm(&world.wish()).unwrap();
+        spec.limits.memory_mib = 2048;
+        spec.network = NetworkPolicy {
+            allow_internet: Some(false),
+            ..NetworkPolicy::default()
+        };
+        spec.deadline = UnixMillis::now().plus(Duration::from_millis(300));
+        let status = server.node.create(spec.clone()).await.unwrap();
+        assert_eq!(status.state, SandboxState::Running);
+        assert_eq!(status.spec.metadata, spec.metadata);
+        assert_eq!(status.spec.purpose, Purpose::User);
+
+        let machine = &world.machine;
+        assert_eq!(machine.networks.lock()[&spec.id], spec.network);
+        assert_eq!(machine.limits.lock()[&spec.id], spec.limits);
+        let told = machine.inits.lock()[&spec.id].clone();
+        assert_eq!(told["envVars"]["KEY"], "value");
+        assert_eq!(told["envVars"]["FROM"], "template");
+        let token = spec.access_token.as_ref().unwrap().expose().to_owned();
+        assert_eq!(told["accessToken"], token);
+        assert_eq!(told["memoryBytes"], spec.limits.memory_bytes());
+        assert_eq!(
+            server.node.create(spec.clone()).await.unwrap().spec.id,
+            spec.id
+        );
+        assert_eq!(server.node.logs(&spec.id).await.unwrap().len(), 1);
+
+        let event = events.recv().await.unwrap();
+        let soulbox_runtime::NodeEvent::Ended { id, reason, .. } = event else {
+            panic!("{event:?}")
+        };
+        assert_eq!((id, reason), (spec.id, EndReason::Expired));
+        assert!(events.is_empty(), "nothing is told of those that wait");
+    });
+}
+
+#[test]
+fn one_that_cannot_be_handed_over_is_made_anew_under_the_same_id() {
+    let world = World::new();
+    let server = world.server(3);
+    server.run(async {
+        world.fill(&server, 3).await;
+        let mut events = server.node.events();
+        *world.machine.fail_inits.lock() = true;
+        let spec = world.create(&server).await.unwrap();
+        assert!(world.machine.destroyed.lock().contains(&spec.id));
+        assert!(world.alive().contains(&spec.id));
+        *world.machine.fail_inits.lock() = false;
+
+        // What cannot be changed in a running one.
+        let mut other = world.spec();
+        other.id = server.node.claim_warm(&world.wish()).unwrap();
+        other.limits.disk_mib += 1;
+        server.node.create(other.clone()).await.unwrap();
+        assert!(world.machine.destroyed.lock().contains(&other.id));
+        assert_eq!(server.node.list().len(), 2);
+        assert!(events.try_recv().is_err());
+    });
+}
+
+#[test]
+fn a_claim_that_nobody_uses_ends_the_sandbox() {
+    let world = World::new();
+    let server = world.server_with(2, "current", |mut config| {
+        config.pool.claim_for = Duration::from_millis(100);
+        config
+    });
+    server.run(async {
+        world.fill(&server, 2).await;
+        let id = server.node.claim_warm(&world.wish()).unwrap();
+        server
+            .until(|_| world.machine.destroyed.lock().contains(&id))
+            .await;
+        // Who comes too late gets a new one.
+        let spec = SandboxSpec {
+            id: id.clone(),
+            ..world.spec()
+        };
+        assert_eq!(server.node.create(spec).await.unwrap().spec.id, id);
+    });
+}
+
+#[test]
+fn an_older_build_is_never_handed_out() {
+    let world = World::new();
+    let server = world.server(3);
+    server.run(async {
+        world.fill(&server, 3).await;
+        let old = world.alive();
+        server.templates.set_own(world.template("newer"));
+        assert_eq!(server.node.claim_warm(&world.wish()), None);
+        server.until(|_| world.alive().is_disjoint(&old)).await;
+        server.until(|node| node.pool_stats().ready == 3).await;
+
+        let newer = world.alive();
+        server.node.retire("newer");
+        assert_eq!(server.node.pool_stats().ready, 0);
+        server.until(|_| world.alive().is_disjoint(&newer)).await;
+    });
+}
+
+#[test]
+fn one_that_dies_is_replaced_and_never_handed_out() {
+    let world = World::new();
+    let server = world.server(2);
+    server.run(async {
+        world.fill(&server, 2).await;
+        let all = world.alive();
+        for dead in world.machine.alive.lock().values() {
+            dead.send_replace(true);
+        }
+        server.until(|_| world.alive().is_disjoint(&all)).await;
+        if let Some(id) = server.node.claim_warm(&world.wish()) {
+            assert!(!all.contains(&id));
+        }
+        server.until(|node| node.pool_stats().ready == 2).await;
+    });
+}
+
+#[test]
+fn little_memory_empties_the_pool_and_nothing_is_made() {
+    let world = World::new();
+    let server = world.server(3);
+    server.run(async {
+        world.fill(&server, 3).await;
+        std::fs::write(world.meminfo(), meminfo(64 << 10)).unwrap();
+        server.until(|_| world.alive().is_empty()).await;
+        world.create(&server).await.unwrap();
+        assert_eq!(server.node.pool_stats().making, 0);
+        std::fs::write(world.meminfo(), meminfo(8 << 20)).unwrap();
+        server.until(|node| node.pool_stats().ready == 3).await;
+    });
+}
+
+#[test]
+fn it_takes_no_more_memory_than_it_may() {
+    let world = World::new();
+    *world.machine.memory_bytes.lock() = 300 << 20;
+    let server = world.server(8);
+    server.run(async {
+        for _ in 0..8 {
+            server.node.claim_warm(&world.wish());
+        }
+        // 1 GiB in all.
+        server.until(|node| node.pool_stats().ready == 3).await;
+        world.create(&server).await.unwrap();
+        server.until(|node| node.pool_stats().ready == 3).await;
+        assert_eq!(world.alive().len(), 4);
+    });
+}
+
+#[test]
+fn a_full_machine_serves_users_first() {
+    let world = World::new();
+    let server = world.server_with(4, "current", |config| NodeConfig {
+        max_sandboxes: 4,
+        ..config
+    });
+    server.run(async {
+        // The last place is not the pool's.
+        for _ in 0..4 {
+            server.node.claim_warm(&world.wish());
+        }
+        server.until(|node| node.pool_stats().ready == 3).await;
+        for _ in 0..4 {
+            server.node.create(world.spec()).await.unwrap();
+        }
+        assert_eq!(server.node.pool_stats().ready, 0);
+        let refused = server.node.create(world.spec()).await;
+        assert!(matches!(refused, Err(Error::NoCapacity { .. })));
+    });
+}
+
+#[test]
+fn a_server_that_stops_leaves_nobody_waiting() {
+    let world = World::new();
+    let server = world.server(3);
+    server.run(async {
+        world.fill(&server, 3).await;
+        let spec = world.create(&server).await.unwrap();
+        server.node.close_pool().await;
+        assert_eq!(world.alive(), HashSet::from([spec.id]));
+        assert_eq!(server.node.claim_warm(&world.wish()), None);
+        assert_eq!(folders(&world.sandboxes()), 1);
+    });
+}
+
+#[test]
+fn after_a_kill_those_that_wait_go_on_waiting() {
+    let world = World::new();
+    let server = world.server(3);
+    server.run(world.fill(&server, 3));
+    let waiting = world.alive();
+    drop(server);
+    let server = world.server(3);
+    assert_eq!(server.node.pool_stats().ready, 3);
+    assert!(server.node.list().is_empty());
+    server.run(async {
+        let spec = world.create(&server).await.unwrap();
+        assert!(waiting.contains(&spec.id));
+        assert_eq!(world.machine.inits.lock().len(), 1);
+    });
+}
+
+#[test]
+fn after_a_kill_those_of_an_older_build_end() {
+    let world = World::new();
+    let server = world.server(3);
+    server.run(world.fill(&server, 3));
+    drop(server);
+    let server = world.server_with(3, "newer", |config| config);
+    assert_eq!(server.node.pool_stats().ready, 0);
+    assert!(world.alive().is_empty() && folders(&world.sandboxes()) == 0);
+    drop(server);
+}
+
+#[test]
+fn after_a_kill_without_a_pool_nobody_waits() {
+    let world = World::new();
+    let server = world.server(2);
+    server.run(world.fill(&server, 2));
+    drop(server);
+    drop(world.server(0));
+    assert!(world.alive().is_empty() && folders(&world.sandboxes()) == 0);
+}
+
+#[test]
+fn a_kill_while_they_are_made_leaves_nothing() {
+    let world = World::new();
+    let server = world.server(2);
+    *world.machine.gate.lock() = Some(Arc::new(Notify::new()));
+    server.run(async {
+        for _ in 0..2 {
+            server.node.claim_warm(&world.wish());
+        }
+        server.until(|_| folders(&world.sandboxes()) == 2).await;
+    });
+    drop(server);
+    *world.machine.gate.lock() = None;
+    let server = world.server(2);
+    assert_eq!(server.node.pool_stats().ready, 0);
+    assert!(world.alive().is_empty() && folders(&world.sandboxes()) == 0);
+}
+
+#[test]
+fn a_kill_after_a_claim_and_before_its_create_leaves_it_waiting_or_ended() {
+    let world = World::new();
+    let server = world.server(2);
+    let claimed = server.run(async {
+        world.fill(&server, 2).await;
+        server.node.claim_warm(&world.wish()).unwrap()
+    });
+    drop(server);
+    let server = world.server(2);
+    assert!(server.node.list().is_empty());
+    server.run(async {
+        let one = server.node.claim_warm(&world.wish()).unwrap();
+        let two = server.node.claim_warm(&world.wish()).unwrap();
+        assert!(one == claimed || two == claimed);
+        assert!(world.machine.inits.lock().is_empty());
+    });
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_hand_over_ends_it() {
+    let world = World::new();
+    let server = world.server(2);
+    *world.machine.mute.lock() = true;
+    let id = server.run(async {
+        world.fill(&server, 2).await;
+        let mut spec = world.spec();
+        spec.id = server.node.claim_warm(&world.wish()).unwrap();
+        let (node, wish) = (Arc::clone(&server.node), spec.clone());
+        tokio::spawn(async move { node.create(wish).await });
+        let file = world.sandboxes().join(spec.id.as_str()).join("spec.json");
+        server
+            .until(|_| std::fs::read_to_string(&file).is_ok_and(|text| text.contains("测试")))
+            .await;
+        spec.id
+    });
+    drop(server);
+    *world.machine.mute.lock() = false;
+    let server = world.server(2);
+    assert!(server.node.list().is_empty());
+    assert!(!world.alive().contains(&id));
+    assert!(!world.sandboxes().join(id.as_str()).exists());
+}
+
+#[test]
+fn a_kill_after_a_hand_over_leaves_the_user_their_sandbox() {
+    let world = World::new();
+    let server = world.server(2);
+    let spec = server.run(async {
+        world.fill(&server, 2).await;
+        world.create(&server).await.unwrap()
+    });
+    drop(server);
+    let server = world.server(2);
+    let status = server.node.get(&spec.id).unwrap();
+    assert_eq!(status.spec.env, spec.env);
+    assert_eq!(status.spec.access_token, spec.access_token);
+    assert_eq!(server.node.list().len(), 1);
+}

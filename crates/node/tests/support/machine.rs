@@ -1,0 +1,271 @@
+//! A runtime that keeps its sandboxes in memory, with an envd that only knows `/init`.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, Response, StatusCode, body::Bytes, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
+use soulbox_runtime::{
+    AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
+};
+use soulbox_template::Templates;
+use soulbox_types::{
+    ENVD_PORT, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, Tier,
+    UnixMillis,
+};
+use tokio::{
+    io::DuplexStream,
+    sync::{Notify, watch},
+};
+
+pub(crate) const LONG: Duration = Duration::from_hours(1);
+
+/// Sandboxes that outlive the node, as processes outlive the server.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    pub(crate) alive: Mutex<HashMap<SandboxId, watch::Sender<bool>>>,
+    /// When set, creates wait for it.
+    pub(crate) gate: Mutex<Option<Arc<Notify>>>,
+    pub(crate) fail_creates: Mutex<bool>,
+    pub(crate) fail_pauses: Mutex<bool>,
+    pub(crate) fail_captures: Mutex<bool>,
+    pub(crate) fail_networks: Mutex<bool>,
+    pub(crate) networks: Mutex<HashMap<SandboxId, NetworkPolicy>>,
+    pub(crate) frozen: Mutex<HashSet<SandboxId>>,
+    pub(crate) destroyed: Mutex<Vec<SandboxId>>,
+    pub(crate) limits: Mutex<HashMap<SandboxId, Limits>>,
+    /// What envd was told, as it came.
+    pub(crate) inits: Mutex<HashMap<SandboxId, serde_json::Value>>,
+    pub(crate) fail_inits: Mutex<bool>,
+    /// When set, envd does not answer.
+    pub(crate) mute: Mutex<bool>,
+    pub(crate) memory_bytes: Mutex<u64>,
+    pub(crate) folder: Mutex<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(crate) struct MemoryRuntime(Arc<Machine>);
+
+#[async_trait]
+impl Runtime for MemoryRuntime {
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
+        self.0.alive.lock().remove(id);
+        std::fs::create_dir(target).unwrap();
+        Ok(Vec::new())
+    }
+
+    async fn set_limits(&self, id: &SandboxId, limits: &Limits) -> Result<()> {
+        self.0.limits.lock().insert(id.clone(), *limits);
+        Ok(())
+    }
+
+    fn tier(&self) -> Tier {
+        Tier::Jail
+    }
+
+    async fn create(
+        &self,
+        spec: &SandboxSpec,
+        _origin: Origin,
+        started: &Started<'_>,
+    ) -> Result<()> {
+        let gate = self.0.gate.lock().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        if *self.0.fail_creates.lock() {
+            return Err(Error::Start {
+                step: "test".into(),
+                message: "asked to fail".into(),
+            });
+        }
+        std::fs::write(
+            self.0.folder.lock().join(spec.id.as_str()).join("disk.img"),
+            "",
+        )
+        .unwrap();
+        started(&Running {
+            tier: Tier::Jail,
+            record: spec.id.to_string(),
+        })?;
+        self.0
+            .alive
+            .lock()
+            .insert(spec.id.clone(), watch::Sender::new(false));
+        Ok(())
+    }
+
+    async fn adopt(&self, spec: &SandboxSpec, _running: &Running) -> Result<Adopted> {
+        let alive = self.0.alive.lock().contains_key(&spec.id);
+        Ok(if alive { Adopted::Alive } else { Adopted::Gone })
+    }
+
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
+        if port != ENVD_PORT {
+            return Err(Error::PortClosed {
+                id: id.clone(),
+                port,
+            });
+        }
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        tokio::spawn(envd(Arc::clone(&self.0), id.clone(), theirs));
+        Ok(Box::new(ours))
+    }
+
+    async fn pause(&self, id: &SandboxId) -> Result<()> {
+        if *self.0.fail_pauses.lock() {
+            return Err(Error::io(
+                "no space",
+                std::io::ErrorKind::StorageFull.into(),
+            ));
+        }
+        self.0.frozen.lock().insert(id.clone());
+        Ok(())
+    }
+
+    async fn capture(&self, _id: &SandboxId, target: &Path) -> Result<()> {
+        std::fs::write(target, "the files of a sandbox").unwrap();
+        if *self.0.fail_captures.lock() {
+            return Err(Error::io(
+                "no space",
+                std::io::ErrorKind::StorageFull.into(),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn hold(&self, id: &SandboxId) -> Result<()> {
+        self.0.frozen.lock().insert(id.clone());
+        Ok(())
+    }
+
+    async fn stop(&self, id: &SandboxId) -> Result<()> {
+        self.0.alive.lock().remove(id);
+        Ok(())
+    }
+
+    async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()> {
+        if *self.0.fail_networks.lock() {
+            return Err(Error::SandboxNotFound(id.clone()));
+        }
+        self.0.networks.lock().insert(id.clone(), network.clone());
+        Ok(())
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<()> {
+        self.0.frozen.lock().remove(id);
+        Ok(())
+    }
+
+    async fn stats(&self, _id: &SandboxId) -> Result<Stats> {
+        Ok(Stats {
+            memory_bytes: *self.0.memory_bytes.lock(),
+            ..Stats::default()
+        })
+    }
+
+    async fn wait(&self, id: &SandboxId) -> Result<Exit> {
+        let death = self.0.alive.lock().get(id).map(watch::Sender::subscribe);
+        if let Some(mut death) = death {
+            let _died = death.wait_for(|dead| *dead).await.is_ok();
+        }
+        Ok(Exit {
+            description: "signal 9".into(),
+        })
+    }
+
+    async fn destroy(&self, id: &SandboxId, _running: Option<&Running>) -> Result<()> {
+        self.0.alive.lock().remove(id);
+        self.0.destroyed.lock().push(id.clone());
+        Ok(())
+    }
+
+    async fn reclaim(&self, _keep: &[SandboxId]) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn envd(machine: Arc<Machine>, id: SandboxId, stream: DuplexStream) {
+    let answer = service_fn(|request: Request<hyper::body::Incoming>| {
+        let (machine, id) = (Arc::clone(&machine), id.clone());
+        async move {
+            let known = request.uri().path() == "/init" && !*machine.fail_inits.lock();
+            let body = request.into_body().collect().await?.to_bytes();
+            let mute = *machine.mute.lock();
+            if mute {
+                std::future::pending::<()>().await;
+            }
+            let mut answer = Response::new(Empty::<Bytes>::new());
+            *answer.status_mut() = StatusCode::NOT_FOUND;
+            if known {
+                let told = serde_json::from_slice(&body).unwrap();
+                machine.inits.lock().insert(id, told);
+                *answer.status_mut() = StatusCode::NO_CONTENT;
+            }
+            Ok::<_, hyper::Error>(answer)
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new();
+    let _closed = connection
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
+}
+
+/// Without templates and without a pool.
+pub(crate) fn config(folder: &Path) -> NodeConfig {
+    NodeConfig {
+        sandboxes_dir: folder.to_owned(),
+        snapshots_dir: snapshots_dir(folder),
+        max_sandboxes: 100,
+        min_free_disk: 0,
+        templates: Arc::new(Templates::open(folder.with_extension("builds")).unwrap()),
+        ready_limit: Duration::from_secs(5),
+        pool: PoolConfig::off(),
+    }
+}
+
+pub(crate) async fn open(config: NodeConfig, machine: &Arc<Machine>) -> Arc<LocalNode> {
+    config.sandboxes_dir.clone_into(&mut machine.folder.lock());
+    LocalNode::open(config, Arc::new(MemoryRuntime(Arc::clone(machine))))
+        .await
+        .unwrap()
+}
+
+/// Beside the sandboxes' folder, with the same life.
+pub(crate) fn snapshots_dir(folder: &Path) -> PathBuf {
+    folder.with_extension("snapshots")
+}
+
+pub(crate) fn spec(life: Duration) -> SandboxSpec {
+    let now = UnixMillis::now();
+    SandboxSpec {
+        id: SandboxId::random(),
+        tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+        template: TemplateId::random(),
+        build: None,
+        purpose: Purpose::User,
+        alias: Some("base".into()),
+        limits: Limits::default(),
+        env: [("KEY".to_owned(), "value".to_owned())].into(),
+        metadata: [("who".to_owned(), "测试".to_owned())].into(),
+        network: NetworkPolicy::default(),
+        lifecycle: soulbox_types::Lifecycle::default(),
+        snapshot: None,
+        volumes: Vec::new(),
+        access_token: Some(Secret::random()),
+        traffic_token: None,
+        node_token: Secret::random(),
+        created_at: now,
+        deadline: now.plus(life),
+    }
+}
