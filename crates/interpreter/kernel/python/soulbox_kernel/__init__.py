@@ -1,0 +1,1 @@
+"""What a SoulBox Python kernel adds to ipykernel."""

@@ -1,0 +1,67 @@
+"""The kernel's application: ipykernel with our settings, formatters and output streams."""
+
+import os
+import sys
+
+import zmq
+from ipykernel.iostream import IOPubThread
+from ipykernel.kernelapp import IPKernelApp
+from traitlets.config import Config
+
+from . import formatters, images
+from .output import PatientStream
+
+# Few: what a slow client has not taken stays in the program that makes it.
+MESSAGES_AHEAD = 16
+
+
+class KernelApp(IPKernelApp):
+    def init_iopub(self, context):
+        """As in ipykernel, but a message that there is no room for waits and is not dropped."""
+        self.iopub_socket = context.socket(zmq.PUB)
+        self.iopub_socket.linger = 1000
+        self.iopub_socket.sndhwm = MESSAGES_AHEAD
+        self.iopub_socket.setsockopt(zmq.XPUB_NODROP, 1)
+        self.iopub_port = self._bind_socket(self.iopub_socket, self.iopub_port)
+        self.configure_tornado_logger()
+        self.iopub_thread = IOPubThread(self.iopub_socket, pipe=True)
+        self.iopub_thread.start()
+        self.iopub_socket = self.iopub_thread.background_socket
+
+    def init_heartbeat(self):
+        """Nobody asks: the server sees the process itself."""
+
+    def init_gui_pylab(self):
+        """The figures' backend is set when matplotlib is loaded, and not before."""
+
+
+def settings(connection_file):
+    config = Config()
+    app = config.KernelApp
+    app.connection_file = connection_file
+    app.parent_handle = 0
+    app.outstream_class = f"{PatientStream.__module__}.{PatientStream.__name__}"
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.PlainTextFormatter.max_seq_length = 0
+    # Values may be looked at by other languages' clients: only the last expression is a result.
+    config.InteractiveShell.ast_node_interactivity = "last_expr"
+    return config
+
+
+def run(connection_file):
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    os.environ.pop("JPY_PARENT_PID", None)
+    app = KernelApp.instance(config=settings(connection_file))
+    app.initialize(["--IPKernelApp.capture_fd_output=True"])
+    shell = app.shell
+    formatters.register(shell.display_formatter)
+    formatters.watch_matplotlib()
+    images.watch_pillow()
+    # Ours is not a package that the user should find in his way.
+    sys.path[:] = [
+        folder
+        for folder in sys.path
+        if folder != os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    ]
+    app.start()

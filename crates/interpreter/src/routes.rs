@@ -1,0 +1,5 @@
+//! What each route does.
+
+pub(crate) mod batch;
+pub(crate) mod contexts;
+pub(crate) mod execute;
