@@ -42,9 +42,13 @@ pub enum Base {
     /// An earlier stage of the same build.
     Stage(usize),
     /// A tar of a root file system, uploaded under this hash.
-    Archive { hash: String },
+    Archive {
+        hash: String,
+    },
     /// Debian, made with `mmdebstrap` from the machine's own package sources.
-    Debian { packages: Vec<String> },
+    Debian {
+        packages: Vec<String>,
+    },
 }
 
 /// How to sign in to a registry.

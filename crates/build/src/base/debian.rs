@@ -1,0 +1,211 @@
+//! Debian without a registry: `mmdebstrap`, from the package sources of this machine.
+
+mod sources;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use soulbox_image::Image;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::Command,
+    time::timeout,
+};
+
+use super::image;
+use crate::{
+    durable,
+    job::Job,
+    journal::Journal,
+    key::Key,
+    problem::{Doing, Problem, Result},
+};
+
+/// Below the templates' folder.
+pub(crate) const FOLDER: &str = "debian";
+const LIMIT: Duration = Duration::from_mins(30);
+const WEEK: u64 = 7 * 24 * 3600;
+const MOST_PACKAGES: usize = 2000;
+/// The end of what it says, for the error.
+const TAIL: usize = 5;
+
+/// The same packages of the same week are the same archive.
+pub(super) async fn make(
+    job: &Job,
+    packages: &[String],
+    forced: bool,
+    journal: &Journal,
+) -> Result<Image> {
+    check(packages)?;
+    let sources = tokio::task::spawn_blocking(sources::of_this_machine)
+        .await
+        .map_err(|error| Problem::internal("read the package sources", error))??;
+    let week = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs() / WEEK);
+    let mut parts = vec!["debian", &*sources.suite];
+    parts.extend(packages.iter().map(String::as_str));
+    let week = week.to_string();
+    parts.push(&week);
+    let key = Key::base(&job.request.tenant, &parts);
+    let folder = job.shop.config.templates_dir.join(FOLDER);
+    let place = folder.clone();
+    durable::blocking(move || durable::make_private(&place))
+        .await
+        .doing("make a folder for Debian")?;
+    let _one_at_a_time = job.shop.steps.lock(&key).await;
+    let archive = folder.join(format!("{key}.tar"));
+    if forced || !tokio::fs::try_exists(&archive).await.unwrap_or(false) {
+        journal.info(&format!(
+            "mmdebstrap {}: this takes a minute",
+            sources.suite
+        ));
+        let new = Unfinished(folder.join(format!("{}.new", uuid::Uuid::new_v4())));
+        bootstrap(&sources, packages, &new.0, journal).await?;
+        tokio::fs::rename(&new.0, &archive)
+            .await
+            .doing("keep what mmdebstrap made")?;
+    }
+    image::import(job, &archive, journal).await
+}
+
+/// Removes archives that were made longer ago; the image store has what came out of them. Blocking.
+pub(crate) fn collect(templates_dir: &Path, age: Duration) -> io::Result<()> {
+    let folder = templates_dir.join(FOLDER);
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs_err::read_dir(folder)? {
+        let entry = entry?;
+        let made = entry.metadata()?.modified()?;
+        if SystemTime::now()
+            .duration_since(made)
+            .is_ok_and(|since| since > age)
+        {
+            fs_err::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// They become arguments.
+fn check(packages: &[String]) -> Result<()> {
+    let valid = |name: &String| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.:~".contains(&byte);
+        name.bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && name.bytes().all(plain)
+    };
+    match packages.iter().find(|name| !valid(name)) {
+        Some(name) => Err(Problem::told(format!("{name:?} is no name of a package"))),
+        None if packages.len() > MOST_PACKAGES => Err(Problem::told(format!(
+            "more than {MOST_PACKAGES} packages at once"
+        ))),
+        None => Ok(()),
+    }
+}
+
+async fn bootstrap(
+    sources: &sources::Sources,
+    packages: &[String],
+    target: &Path,
+    journal: &Journal,
+) -> Result<()> {
+    // Mounts and processes of its own: when it is stopped, nothing of it stays on the machine.
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--"])
+        .arg("mmdebstrap")
+        .args(["--mode=root", "--variant=apt", "--format=tar", "--quiet"])
+        .arg("--aptopt=Acquire::Retries \"2\"")
+        .arg("--aptopt=Acquire::http::Timeout \"30\"");
+    if !packages.is_empty() {
+        command.arg(format!("--include={}", packages.join(",")));
+    }
+    command.arg(&sources.suite).arg(target);
+    command.args(&sources.lines);
+    let mut child = command
+        .env("LC_ALL", "C.UTF-8")
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| Problem::internal("start unshare for mmdebstrap", error))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let ran = timeout(LIMIT, async {
+        let (_, tail) = tokio::join!(told(stdout, journal), told(stderr, journal));
+        (child.wait().await, tail)
+    });
+    let (status, tail) = ran.await.map_err(|_| {
+        Problem::told(format!(
+            "mmdebstrap took longer than {} minutes: are the package sources reachable?",
+            LIMIT.as_secs() / 60
+        ))
+    })?;
+    if status.doing("wait for mmdebstrap")?.success() {
+        return Ok(());
+    }
+    if which("mmdebstrap").is_none() {
+        return Err(Problem::told(
+            "mmdebstrap is not installed on the server: run `apt install mmdebstrap` there, or \
+             start from an image",
+        ));
+    }
+    Err(Problem::told(format!(
+        "mmdebstrap failed (is the server offline?): {}",
+        tail.join(" / ")
+    )))
+}
+
+/// Everything that is said, as lines of the log; returns the last ones.
+async fn told(stream: Option<impl AsyncRead + Unpin>, journal: &Journal) -> Vec<String> {
+    let mut tail = Vec::new();
+    let Some(stream) = stream else { return tail };
+    let mut lines = BufReader::new(stream).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        journal.info(&line);
+        if tail.len() == TAIL {
+            tail.remove(0);
+        }
+        tail.push(line);
+    }
+    tail
+}
+
+fn which(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// Goes with this, unless it got another name.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _renamed = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_packages_become_arguments() {
+        let all =
+            |names: &[&str]| check(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert!(all(&["python3", "g++", "libc6:amd64", "nodejs"]).is_ok());
+        for bad in ["", "--hook", "a,b", "a b", "$(id)", "a;b", "/etc/passwd"] {
+            assert!(all(&[bad]).is_err(), "{bad}");
+        }
+    }
+}

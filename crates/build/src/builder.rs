@@ -1,0 +1,106 @@
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use soulbox_image::ImageStore;
+use soulbox_runtime::{LogLevel, Node};
+use soulbox_template::{Template, Templates};
+use soulbox_types::TenantId;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BuildFailure, BuildLog, BuildRequest, BuilderConfig, Builds, FilesError, Upload,
+    base::debian,
+    durable,
+    files::Files,
+    job::{Job, Workshop},
+    lease::Leases,
+    pipeline,
+    steps::Steps,
+};
+
+/// How long the end of a build waits for its sandboxes to be gone.
+const CLOSING_LIMIT: Duration = Duration::from_mins(1);
+
+/// Builds templates on this machine's node.
+#[derive(Debug)]
+pub struct Builder {
+    shop: Arc<Workshop>,
+}
+
+impl Builder {
+    /// Blocking. What an earlier run left unfinished goes.
+    pub fn open(
+        config: BuilderConfig,
+        node: Arc<dyn Node>,
+        templates: Arc<Templates>,
+        images: Arc<ImageStore>,
+    ) -> io::Result<Self> {
+        let leases = Leases::default();
+        let steps = Steps::open(config.templates_dir.join("steps"), leases.clone())?;
+        let files = Files::open(config.templates_dir.join("files"), config.upload_limit)?;
+        let debian = config.templates_dir.join(debian::FOLDER);
+        if debian.is_dir() {
+            durable::remove_unfinished(&debian)?;
+        }
+        Ok(Self {
+            shop: Arc::new(Workshop {
+                config,
+                node,
+                templates,
+                images,
+                steps,
+                files,
+                leases,
+            }),
+        })
+    }
+}
+
+#[async_trait]
+impl Builds for Builder {
+    async fn build(
+        &self,
+        request: BuildRequest,
+        log: Arc<dyn BuildLog>,
+        cancel: CancellationToken,
+    ) -> Result<Arc<Template>, BuildFailure> {
+        let job = Job::new(Arc::clone(&self.shop), request, log);
+        let built = {
+            let run = pipeline::run(&job);
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(BuildFailure::new(job.reached(), "build was cancelled")),
+                built = run => built,
+            }
+        };
+        job.closing.close();
+        if tokio::time::timeout(CLOSING_LIMIT, job.closing.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(build = %job.request.build, "sandboxes of a build are still being ended");
+        }
+        if let Err(failure) = &built {
+            job.log
+                .line(LogLevel::Error, Some(&failure.step), &failure.message);
+        }
+        built
+    }
+
+    async fn has_files(&self, tenant: &TenantId, hash: &str) -> bool {
+        self.shop.files.has(tenant, hash).await
+    }
+
+    async fn receive_files(
+        &self,
+        tenant: &TenantId,
+        hash: &str,
+        upload: Upload,
+    ) -> Result<(), FilesError> {
+        self.shop.files.receive(tenant, hash, upload).await
+    }
+
+    async fn collect_garbage(&self, keep: Vec<Arc<Template>>) {
+        crate::garbage::collect(&self.shop, &keep).await;
+    }
+}

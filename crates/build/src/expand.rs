@@ -1,0 +1,172 @@
+//! Variables in the values of ENV steps, as E2B's builder has them.
+//!
+//! `$NAME` and `${NAME}` are replaced, and so are the shell's `${NAME:-word}` and `${NAME:+word}`.
+//! Everything else that a shell would act on (backslash, quote, backtick, `$(`) is text.
+
+use std::collections::BTreeMap;
+
+use crate::state::STANDARD_PATH;
+
+/// A word inside a word inside a word: nobody writes deeper.
+const DEEPEST: u32 = 16;
+
+pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+    expand_at(text, env, 0)
+}
+
+fn expand_at(text: &str, env: &BTreeMap<String, String>, depth: u32) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        expanded.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (value, length) = reference(rest, env, depth);
+        expanded.push_str(&value);
+        rest = &rest[length..];
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
+/// What stands for the reference at the start of `text`, and its length. A `$` alone is itself.
+fn reference(text: &str, env: &BTreeMap<String, String>, depth: u32) -> (String, usize) {
+    let itself = || ("$".to_owned(), 1);
+    let after = &text[1..];
+    if let Some(braced) = after.strip_prefix('{') {
+        let name = name_of(braced);
+        let Some(word_length) = closing_brace(&braced[name.len()..]) else {
+            return itself();
+        };
+        if name.is_empty() || depth == DEEPEST {
+            return itself();
+        }
+        let word = &braced[name.len()..][..word_length];
+        let length = 2 + name.len() + word_length + 1;
+        return match with_operator(name, word, env, depth) {
+            Some(value) => (value, length),
+            None => itself(),
+        };
+    }
+    match name_of(after) {
+        "" => itself(),
+        name => (value_of(name, env), 1 + name.len()),
+    }
+}
+
+fn with_operator(
+    name: &str,
+    rest: &str,
+    env: &BTreeMap<String, String>,
+    depth: u32,
+) -> Option<String> {
+    let value = value_of(name, env);
+    let word = |text: &str| expand_at(text, env, depth + 1);
+    if rest.is_empty() {
+        Some(value)
+    } else if let Some(default) = rest.strip_prefix(":-") {
+        Some(if value.is_empty() {
+            word(default)
+        } else {
+            value
+        })
+    } else {
+        let other = rest.strip_prefix(":+")?;
+        Some(if value.is_empty() { value } else { word(other) })
+    }
+}
+
+/// Where the brace that was opened before `text` closes.
+fn closing_brace(text: &str) -> Option<usize> {
+    let mut open = 1_u32;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => open += 1,
+            b'}' => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn name_of(text: &str) -> &str {
+    let end = text
+        .bytes()
+        .enumerate()
+        .find(|(at, byte)| {
+            !(byte.is_ascii_alphabetic() || *byte == b'_' || *at > 0 && byte.is_ascii_digit())
+        })
+        .map_or(text.len(), |(at, _)| at);
+    &text[..end]
+}
+
+/// E2B's root shell also knows where it is at home.
+fn value_of(name: &str, env: &BTreeMap<String, String>) -> String {
+    env.get(name).map_or_else(
+        || match name {
+            "PATH" => STANDARD_PATH.to_owned(),
+            "HOME" => "/root".to_owned(),
+            "USER" | "LOGNAME" => "root".to_owned(),
+            _ => String::new(),
+        },
+        Clone::clone,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(text: &str) -> String {
+        let env = [("A", "one"), ("B_2", "two"), ("EMPTY", "")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        expand(text, &env.into())
+    }
+
+    #[test]
+    fn names_with_and_without_braces_are_replaced() {
+        assert_eq!(expanded("$A"), "one");
+        assert_eq!(expanded("${A}${B_2}x$A/$B_2-"), "onetwoxone/two-");
+        assert_eq!(expanded("[$NONE][${NONE}]"), "[][]");
+        assert_eq!(expanded("$PATH"), STANDARD_PATH);
+        assert_eq!(expanded("$HOME"), "/root");
+    }
+
+    #[test]
+    fn defaults_are_taken_for_what_is_empty() {
+        assert_eq!(expanded("${NONE:-x}${EMPTY:-y}${A:-z}"), "xyone");
+        assert_eq!(expanded("${NONE:-${B_2}}"), "two");
+        assert_eq!(expanded("[${A:+set}][${EMPTY:+set}]"), "[set][]");
+    }
+
+    #[test]
+    fn what_a_shell_would_run_or_unquote_is_text() {
+        for text in [
+            r"a\b",
+            r#"say "hi""#,
+            "`id`",
+            "$(id)",
+            "$",
+            "$$",
+            "$1",
+            "a$",
+            "${",
+            "${}",
+            "${A",
+            "${A!}",
+            "é$é",
+        ] {
+            assert_eq!(expanded(text), text);
+        }
+        assert_eq!(expanded(r"\$A"), r"\one", "the backslash does not protect");
+        assert_eq!(expanded("$(echo $A)"), "$(echo one)");
+    }
+
+    #[test]
+    fn words_in_words_have_an_end() {
+        let deep = "${X:-".repeat(1000) + &"}".repeat(1000);
+        assert!(expanded(&deep).contains('$'));
+    }
+}

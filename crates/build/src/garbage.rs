@@ -1,0 +1,39 @@
+//! What nobody refers to any more goes: steps, uploads, image layers.
+
+use std::{collections::HashSet, io, path::PathBuf, sync::Arc};
+
+use soulbox_template::Template;
+
+use crate::{base::debian, durable::blocking, job::Workshop};
+
+/// `keep`: the builds that sandboxes and snapshots stand on.
+pub(crate) async fn collect(shop: &Arc<Workshop>, keep: &[Arc<Template>]) {
+    // Leases first: a build that ends in between has its template in the list by then.
+    let held = shop.leases.held();
+    let mut used: HashSet<PathBuf> = held.clone();
+    for template in shop.templates.all().iter().chain(keep) {
+        used.extend(
+            template
+                .overlays
+                .iter()
+                .flat_map(|o| o.lower.iter().cloned()),
+        );
+    }
+    let workshop = Arc::clone(shop);
+    let collected = blocking(move || {
+        let config = &workshop.config;
+        workshop.steps.collect(&used, config.step_age)?;
+        workshop.files.collect(config.files_age, &held)?;
+        debian::collect(&config.templates_dir, config.image_age)?;
+        // Step directories are not the store's, and it knows its own.
+        workshop
+            .images
+            .collect(&used, config.image_age)
+            .map_err(io::Error::other)
+    });
+    match collected.await {
+        Ok(removed) if removed.is_empty() => {}
+        Ok(removed) => tracing::info!(layers = removed.len(), "removed image layers"),
+        Err(error) => tracing::warn!(%error, "could not remove everything that nothing uses"),
+    }
+}

@@ -1,0 +1,152 @@
+//! A build from its first stage to its template.
+
+use std::sync::Arc;
+
+use soulbox_template::Template;
+
+use crate::{
+    Base, BuildFailure, CopySource, Stage, base, finalize,
+    job::{Ground, Job},
+    problem::Problem,
+    step::Steps,
+};
+
+pub(crate) async fn run(job: &Job) -> Result<Arc<Template>, BuildFailure> {
+    let request = &job.request;
+    let Some(last) = request.stages.len().checked_sub(1) else {
+        return Err(BuildFailure::new("base", "there is nothing to build"));
+    };
+    let needed = needed(&request.stages);
+    let mut grounds: Vec<Option<Ground>> = Vec::new();
+    for (index, stage) in request.stages.iter().enumerate() {
+        let ground = if needed[index] {
+            Some(run_stage(job, index, index == last, stage, &grounds).await?)
+        } else {
+            None
+        };
+        grounds.push(ground);
+    }
+    match grounds.pop().flatten() {
+        Some(ground) => {
+            job.reach("finalize");
+            finalize::finalize(job, ground)
+                .await
+                .map_err(|problem| problem.into_failure("finalize", &request.build))
+        }
+        None => Err(BuildFailure::new("base", "there is nothing to build")),
+    }
+}
+
+async fn run_stage(
+    job: &Job,
+    index: usize,
+    is_last: bool,
+    stage: &Stage,
+    grounds: &[Option<Ground>],
+) -> Result<Ground, BuildFailure> {
+    let build = &job.request.build;
+    let count = stage.steps.len();
+    // Steps of earlier stages are no steps to E2B's clients: they belong to what comes before.
+    let of_base = if is_last {
+        "base".to_owned()
+    } else {
+        format!("stage {index} base")
+    };
+    let of_step = |number: usize| {
+        if is_last {
+            (number.to_string(), format!("builder {number}/{count}"))
+        } else {
+            ("base".to_owned(), format!("stage {index} {number}/{count}"))
+        }
+    };
+    job.reach("base");
+    let journal = job.journal("base", &of_base);
+    let ground = base::ground(job, &stage.base, grounds, job.request.force, &journal)
+        .await
+        .map_err(|problem| problem.into_failure("base", build))?;
+    let mut steps = Steps::new(job, grounds, ground, job.request.force);
+    for (step, number) in stage.steps.iter().zip(1..) {
+        let (name, prefix) = of_step(number);
+        job.reach(&name);
+        let journal = job.journal(&name, &prefix);
+        steps.take(step, &journal).await.map_err(|problem| {
+            let problem = match problem {
+                Problem::Told(message) if !is_last => {
+                    Problem::Told(format!("stage {index}, step {number}: {message}"))
+                }
+                other => other,
+            };
+            problem.into_failure(&name, build)
+        })?;
+    }
+    Ok(steps.ground)
+}
+
+/// The last stage, and what it and its like are made from.
+fn needed(stages: &[Stage]) -> Vec<bool> {
+    let mut needed = vec![false; stages.len()];
+    if let Some(last) = needed.last_mut() {
+        *last = true;
+    }
+    for index in (0..stages.len()).rev() {
+        if !needed[index] {
+            continue;
+        }
+        let stage = &stages[index];
+        let copied = stage.steps.iter().filter_map(|step| match step.from {
+            Some(CopySource::Stage(source)) => Some(source),
+            _ => None,
+        });
+        let base = match stage.base {
+            Base::Stage(source) => Some(source),
+            _ => None,
+        };
+        for source in copied.chain(base) {
+            // Only what comes before: everything else is refused where it is used.
+            if source < index {
+                needed[source] = true;
+            }
+        }
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Step, StepKind};
+
+    fn stage(base: Base, from: &[usize]) -> Stage {
+        let steps = from.iter().map(|source| Step {
+            kind: StepKind::Copy,
+            args: vec!["/a".to_owned(), "/b".to_owned()],
+            files_hash: None,
+            from: Some(CopySource::Stage(*source)),
+            force: false,
+        });
+        Stage {
+            base,
+            steps: steps.collect(),
+        }
+    }
+
+    fn image() -> Base {
+        Base::Image {
+            reference: "debian".to_owned(),
+            credentials: None,
+        }
+    }
+
+    #[test]
+    fn stages_that_lead_to_nothing_are_left_out() {
+        let stages = [
+            stage(image(), &[]),
+            stage(image(), &[0]),
+            stage(image(), &[]),
+            stage(Base::Stage(1), &[7]),
+        ];
+        assert_eq!(needed(&stages), [true, true, false, true]);
+        assert_eq!(needed(&stages[..3]), [false, false, true]);
+        assert!(needed(&[]).is_empty());
+    }
+}
