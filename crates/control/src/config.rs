@@ -1,5 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZero, path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
 
+use soulbox_build::{Base, Builds, Step};
+use soulbox_template::Templates;
 use soulbox_types::{Limits, Secret, TemplateId, UnixMillis};
 use soulbox_volume::Volumes;
 
@@ -20,6 +22,68 @@ pub struct ControlConfig {
     /// The size of a new volume.
     pub volume_limit_mib: u32,
     pub webhooks: WebhookConfig,
+    /// `None`: this server builds no templates.
+    pub builds: Option<BuildConfig>,
+}
+
+/// How templates are built.
+#[derive(Debug, Clone)]
+pub struct BuildConfig {
+    pub builder: Arc<dyn Builds>,
+    /// Where the builder keeps what it has built.
+    pub templates: Arc<Templates>,
+    /// A folder: one file per build. It is made when absent.
+    pub logs: PathBuf,
+    /// Builds at a time; others wait.
+    pub parallel: usize,
+    /// Builds that one tenant may have started and not finished.
+    pub max_per_tenant: usize,
+    /// The most that a template may ask for.
+    pub max_limits: Limits,
+    /// The longest that a build may run.
+    pub max_duration: Duration,
+    /// How long a create waits for a template of the server's own to be built: well within the
+    /// time that clients give one request.
+    pub patience: Duration,
+    /// Templates that the server can build by itself, for everybody.
+    pub builtins: Vec<BuiltIn>,
+}
+
+impl BuildConfig {
+    /// As many builds at a time as there are cpus, and generous maxima: the machine is the
+    /// operator's own.
+    pub fn new(builder: Arc<dyn Builds>, templates: Arc<Templates>, logs: PathBuf) -> Self {
+        Self {
+            builder,
+            templates,
+            logs,
+            parallel: available_parallelism().map_or(1, NonZero::get),
+            max_per_tenant: 20,
+            max_limits: Limits {
+                cpu_millis: 32_000,
+                memory_mib: 256 * 1024,
+                disk_mib: 1024 * 1024,
+                ..Limits::default()
+            },
+            max_duration: Duration::from_hours(2),
+            patience: Duration::from_secs(20),
+            builtins: Vec::new(),
+        }
+    }
+}
+
+/// A template that the server builds when it is first wanted.
+#[derive(Debug, Clone)]
+pub struct BuiltIn {
+    /// Without a namespace.
+    pub name: String,
+    /// Another one means another definition: it is built again.
+    pub version: String,
+    pub limits: Limits,
+    pub base: Base,
+    pub steps: Vec<Step>,
+    pub start: Option<String>,
+    pub ready: Option<String>,
 }
 
 /// A template that the server itself brings along. It has no owner.

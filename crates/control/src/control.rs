@@ -1,4 +1,8 @@
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use soulbox_runtime::Node;
 use soulbox_store::Store;
@@ -8,8 +12,16 @@ use tokio_util::{
 };
 
 use crate::{
-    ControlConfig, Error, Result, journal::Journal, keys::KeyRing, registry::Registry,
-    shelf::Shelf, template::Catalogue, token::TokenMaker, vault::Vault, volumes::Claims,
+    ControlConfig, Error, Result,
+    building::{Library, Workshop},
+    journal::Journal,
+    keys::KeyRing,
+    registry::Registry,
+    shelf::Shelf,
+    template::Catalogue,
+    token::TokenMaker,
+    vault::Vault,
+    volumes::Claims,
     webhooks::Hooks,
 };
 
@@ -24,6 +36,11 @@ pub struct Control {
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
     pub(crate) shelf: Arc<Shelf>,
+    pub(crate) library: Arc<Library>,
+    /// `None`: this server builds no templates.
+    pub(crate) workshop: Option<Arc<Workshop>>,
+    /// Somebody removes what nothing needs.
+    pub(crate) collecting: Arc<AtomicBool>,
     pub(crate) vault: Vault,
     pub(crate) journal: Journal,
     pub(crate) hooks: Arc<Hooks>,
@@ -51,12 +68,23 @@ impl Control {
         let webhooks = store.webhooks().await?;
         let hooks = Hooks::load(webhooks, &vault, config.webhooks, stop.clone());
         let hooks = Arc::new(hooks);
+        let shelf = Arc::new(Shelf::load(&store, &images).await?);
+        let library = Arc::new(Library::load(&store, config.builds.as_ref()).await?);
+        let workshop = match config.builds.clone() {
+            None => None,
+            Some(builds) => Some(Arc::new(
+                Workshop::open(builds, &store, &library, &shelf, stop.child_token()).await?,
+            )),
+        };
         let control = Arc::new(Self {
             tokens,
             keys: KeyRing::load(&store.tenants().await?, store.keys().await?)?,
             catalogue: Catalogue::new(config.templates.clone(), store.template_use().await?),
             registry: Registry::default(),
-            shelf: Arc::new(Shelf::load(&store, &images).await?),
+            shelf,
+            library,
+            workshop,
+            collecting: Arc::default(),
             vault,
             journal: Journal::start(store.clone(), Arc::clone(&hooks), &stop),
             hooks,
@@ -70,13 +98,18 @@ impl Control {
         control.reconcile().await?;
         control.learn_running();
         control.mount_used_volumes().await;
+        control.name_builtins().await?;
+        control.resume_builds().await;
         control.follow(events, &stop);
         Ok(control)
     }
 
     /// For the end of the server: waits for creates and kills under way, at most `limit`, and
-    /// writes what is only in memory. Sandboxes keep running.
+    /// writes what is only in memory. Sandboxes keep running; builds go on at the next start.
     pub async fn drain(&self, limit: Duration) {
+        if let Some(workshop) = &self.workshop {
+            workshop.drain(limit).await;
+        }
         self.tasks.close();
         if tokio::time::timeout(limit, self.tasks.wait())
             .await

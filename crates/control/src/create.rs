@@ -2,16 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::SandboxStatus;
+use soulbox_runtime::{SandboxStatus, WarmWish};
 use soulbox_store::{EndRow, IdempotencyRecord, SandboxRow, Started};
-use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, UnixMillis};
+use soulbox_types::{
+    EndReason, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, TenantId, UnixMillis,
+};
 use tracing::Instrument;
 
 use crate::{
     Control, CreateRequest, Error, Result, Tenant,
+    building::BuildHold,
     idempotency::{StoredAnswer, forget_before},
     request::lifetime,
     shelf::ImageHold,
+    template::Origin,
 };
 
 /// The node has its own, tighter limits per step; this one is for a node that does not answer.
@@ -45,8 +49,8 @@ pub(crate) struct Plan {
     spec: SandboxSpec,
     lifetime: Duration,
     record: Option<IdempotencyRecord>,
-    /// Until the node knows that the sandbox stands on it.
-    _image: Option<ImageHold>,
+    /// Until the node knows that the sandbox stands on them.
+    _holds: (Option<ImageHold>, Option<BuildHold>),
 }
 
 impl Plan {
@@ -56,7 +60,7 @@ impl Plan {
             spec,
             lifetime,
             record: None,
-            _image: None,
+            _holds: (None, None),
         }
     }
 }
@@ -70,9 +74,10 @@ impl Control {
         request: CreateRequest,
     ) -> Result<Access> {
         let (volumes, claim) = self.resolve_mounts(tenant, &request.volume_mounts).await?;
-        let mut plan = self.plan(tenant, request)?;
+        request.check()?;
+        let origin = self.origin_when_built(tenant, &request.template).await?;
+        let mut plan = self.plan(tenant, request, origin)?;
         plan.spec.volumes = volumes;
-        tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
         let control = Arc::clone(self);
         let work = async move {
             // Until the node knows that the sandbox has them.
@@ -82,10 +87,23 @@ impl Control {
         self.finish(work.in_current_span()).await
     }
 
-    fn plan(&self, tenant: &Tenant, request: CreateRequest) -> Result<Plan> {
-        request.check()?;
+    /// A template of the server's own is built when it is first wanted.
+    async fn origin_when_built(self: &Arc<Self>, tenant: &Tenant, text: &str) -> Result<Origin> {
+        match self.origin(tenant, text) {
+            Err(Error::TemplateNotBuilt(name)) => {
+                self.await_builtin(&name).await?;
+                self.origin(tenant, text)
+            }
+            Ok(origin) => {
+                self.renew_builtin(&origin.template);
+                Ok(origin)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn plan(&self, tenant: &Tenant, request: CreateRequest, origin: Origin) -> Result<Plan> {
         let lifetime = lifetime(request.timeout, self.config.max_timeout)?;
-        let origin = self.origin(tenant, &request.template)?;
         let id = SandboxId::random();
         let now = UnixMillis::now();
         let spec = SandboxSpec {
@@ -115,11 +133,11 @@ impl Control {
             spec,
             lifetime,
             record,
-            _image: origin.hold,
+            _holds: (origin.image_hold, origin.build_hold),
         })
     }
 
-    pub(crate) async fn carry_out(&self, plan: Plan) -> Result<Access> {
+    pub(crate) async fn carry_out(&self, mut plan: Plan) -> Result<Access> {
         if let Some(record) = &plan.record {
             // Before the limit is asked: the first request may have taken the last place.
             let forget = forget_before(plan.spec.created_at);
@@ -127,6 +145,8 @@ impl Control {
                 return self.replay(record, earlier);
             }
         }
+        self.take_warm(&mut plan.spec);
+        tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
         let place = self.take_place(&plan.spec)?;
         if let Some(earlier) = self.write_intent(&plan).await? {
             return Ok(earlier);
@@ -146,6 +166,29 @@ impl Control {
                 Err(error)
             }
         }
+    }
+
+    /// One that waits for a user may be had instead of a new one, if it has a place.
+    fn take_warm(&self, spec: &mut SandboxSpec) {
+        if spec.snapshot.is_some() || !spec.volumes.is_empty() || !self.has_place(&spec.tenant) {
+            return;
+        }
+        let wish = WarmWish {
+            template: spec.template.clone(),
+            build: spec.build.clone(),
+            disk_mib: spec.limits.disk_mib,
+        };
+        let Some(id) = self.node.claim_warm(&wish) else {
+            return;
+        };
+        let renew = |token: &mut Option<Secret>, new: Secret| {
+            if token.is_some() {
+                *token = Some(new);
+            }
+        };
+        renew(&mut spec.access_token, self.tokens.access_token(&id));
+        renew(&mut spec.traffic_token, self.tokens.traffic_token(&id));
+        spec.id = id;
     }
 
     /// `Some`: another request with the same idempotency key was first.
@@ -207,6 +250,12 @@ impl Control {
         if let Err(error) = written {
             tracing::warn!(%error, "could not record that a sandbox failed to start");
         }
+    }
+
+    fn has_place(&self, tenant: &TenantId) -> bool {
+        let limit = self.config.max_sandboxes_per_tenant;
+        let rests = |id: &SandboxId| self.node.paused(id).is_some();
+        self.registry.has_place(tenant, limit, rests)
     }
 
     fn take_place(&self, spec: &SandboxSpec) -> Result<Place<'_>> {

@@ -41,6 +41,39 @@ pub enum Error {
     TemplateOfAnother(String),
     #[error("snapshot '{snapshot}' is used by {users}: kill what uses it before you delete it")]
     SnapshotInUse { snapshot: String, users: String },
+    #[error("template '{template}' is used by {users}: kill what uses it before you delete it")]
+    TemplateInUse { template: String, users: String },
+    /// A template of the server's own is not there yet, and soon will be.
+    #[error(
+        "template '{name}' is being built: {progress}. Try again shortly, or watch it with \
+         `soulbox template build --builtin {name}`"
+    )]
+    TemplateBuilding { name: String, progress: String },
+    #[error(
+        "template '{name}' could not be built: {message}. Try again with \
+         `soulbox template build --builtin {name}`"
+    )]
+    TemplateBuildFailed { name: String, message: String },
+    /// Nobody asked for it yet. Whoever makes a sandbox from it has it built.
+    #[error("template '{0}' is not built yet")]
+    TemplateNotBuilt(String),
+    #[error("the name '{name}' belongs to {by}: choose another one")]
+    NameTaken { name: String, by: &'static str },
+    #[error("build '{0}' not found")]
+    BuildNotFound(String),
+    #[error("build {0} has ended already")]
+    BuildEnded(String),
+    #[error(
+        "you have reached the maximum number of concurrent builds ({0}): wait for one to end, \
+         or cancel some"
+    )]
+    TooManyBuilds(usize),
+    #[error("this server does not build templates")]
+    NoBuilder,
+    #[error("the upload link is not valid any more: ask for another one")]
+    UploadLink,
+    #[error(transparent)]
+    Files(#[from] soulbox_build::FilesError),
     #[error("Sandbox {id} is paused: connect to it before you fork it")]
     ForkOfPaused { id: SandboxId },
     #[error(

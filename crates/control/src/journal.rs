@@ -220,6 +220,9 @@ impl Control {
     }
 
     fn build_of(&self, spec: &SandboxSpec) -> String {
+        if let Some(build) = &spec.build {
+            return build.clone();
+        }
         let template = self.catalogue.by_id(spec.template.as_str());
         template.map_or_else(
             || Uuid::nil().to_string(),

@@ -208,6 +208,12 @@ impl KeyRing {
         self.tenants.read().iter().any(|t| t.id == *tenant)
     }
 
+    pub(crate) fn by_id(&self, tenant: &TenantId) -> Option<Tenant> {
+        let tenants = self.tenants.read();
+        let found = tenants.iter().find(|t| t.id == *tenant);
+        found.map(|t| Tenant::clone(t))
+    }
+
     fn add_tenant(&self, row: &TenantRow) -> Tenant {
         let tenant = Tenant {
             id: row.id.clone(),

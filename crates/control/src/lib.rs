@@ -11,18 +11,21 @@
 //! - `guest`: whether envd inside a sandbox answers
 //! - `snapshot`, `fork`, `shelf`: keeping the files of sandboxes, and making others from them
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
-//! - `template`, `reference`: templates and the names that mean them
+//! - `template`, `tags`, `reference`: templates and the names that mean them
+//! - `building`: how templates come to be, and go
 //! - `keys`, `api_key`: who may come in
 //! - `token`, `vault`: tokens and keys derived from the server's seed
 //! - `secrets`, `volumes`: what tenants keep between sandboxes
 //! - `journal`, `webhooks`, `team_metrics`: what happened, who is told, what it adds up to
 
 mod api_key;
+mod building;
 mod config;
 mod control;
 mod create;
 mod deadline;
 mod ending;
+mod enter;
 mod error;
 mod fork;
 mod guest;
@@ -38,6 +41,7 @@ mod rest;
 mod secrets;
 mod shelf;
 mod snapshot;
+mod tags;
 mod team_metrics;
 mod template;
 mod token;
@@ -48,7 +52,11 @@ mod watch;
 mod webhooks;
 
 pub use self::{
-    config::{ControlConfig, TemplateInfo},
+    building::{
+        Asked, BaseWish, BuildAsk, BuildInfo, BuildLogEntry, BuildLogPage, BuildWish, FileLink,
+        Published, SERVER_TENANT, StageWish, UploadTicket,
+    },
+    config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,
     create::Access,
     error::{Error, Result},
@@ -66,6 +74,7 @@ pub use self::{
     volumes::VolumeInfo,
     webhooks::{WebhookChanges, WebhookConfig, WebhookInfo},
 };
-/// For those who ask for events and touch volumes.
-pub use soulbox_store::EventFilter;
+/// For those who ask for builds and events, and touch volumes.
+pub use soulbox_build as build;
+pub use soulbox_store::{BuildReason, BuildRow, BuildStatus, EventFilter};
 pub use soulbox_volume as volume;

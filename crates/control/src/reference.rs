@@ -45,6 +45,15 @@ impl Reference {
     }
 }
 
+/// A tag on its own has the shape that it has in a reference.
+pub(crate) fn tag(text: &str) -> Result<String> {
+    let text = text.trim().to_lowercase();
+    if text.len() > MAX_LENGTH || !is_tag(&text) {
+        return Err(bad("tags consist of a-z, 0-9, -, _ and ."));
+    }
+    Ok(text)
+}
+
 fn bad(why: &str) -> Error {
     Error::InvalidReference(why.to_owned())
 }

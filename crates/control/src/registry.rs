@@ -66,6 +66,16 @@ impl Registry {
         true
     }
 
+    /// Whether there is one, just now.
+    pub(crate) fn has_place(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+        rests: impl Fn(&SandboxId) -> bool,
+    ) -> bool {
+        !self.inner.lock().is_full(tenant, limit, rests)
+    }
+
     /// Takes a place for one that rests. `false` when there is none.
     pub(crate) fn begin_wake(
         &self,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use soulbox_types::{Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout};
+use soulbox_types::{INSTANCE_TYPES, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout};
 
 use crate::{Error, IdempotencyKey, Result};
 
@@ -77,6 +77,8 @@ pub struct Resources {
     pub cpu_count: Option<u32>,
     pub memory_mib: Option<u32>,
     pub disk_mib: Option<u32>,
+    /// Of an instance type: between the figures and the template.
+    pub preset: Option<Limits>,
 }
 
 impl CreateRequest {
@@ -110,14 +112,28 @@ impl Resources {
         check_range("diskSizeMB", self.disk_mib, MIN_DISK_MIB, MAX_DISK_MIB)
     }
 
+    /// `name` is that of an instance type.
+    pub fn with_instance_type(self, name: Option<&str>) -> Result<Self> {
+        let Some(name) = name else { return Ok(self) };
+        let Some(preset) = Limits::of_instance_type(name) else {
+            let known = INSTANCE_TYPES.map(|(name, _)| name).join(", ");
+            return invalid(format!("instanceType {name:?} is none of {known}"));
+        };
+        Ok(Self {
+            preset: Some(preset),
+            ..self
+        })
+    }
+
     pub(crate) fn over(self, template: Limits, defaults: Limits) -> Limits {
+        let template = self.preset.unwrap_or(template);
         Limits {
             cpu_millis: self
                 .cpu_count
                 .map_or(template.cpu_millis, |cpus| cpus * 1000),
             memory_mib: self.memory_mib.unwrap_or(template.memory_mib),
             disk_mib: self.disk_mib.unwrap_or(template.disk_mib),
-            pids: defaults.pids,
+            pids: self.preset.unwrap_or(defaults).pids,
         }
     }
 }
@@ -225,6 +241,7 @@ mod tests {
             cpu_count: Some(4),
             memory_mib: None,
             disk_mib: Some(99),
+            preset: None,
         };
         let expected = Limits {
             cpu_millis: 4000,

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     Control, Error, Reference, Result, Tenant,
+    building::own_reference,
     reference::DEFAULT_TAG,
     shelf::{ImageHold, Shelved},
     template::Found,
@@ -102,7 +103,7 @@ impl Control {
 
     /// Forgets a snapshot with all of its builds and tags. Refused while sandboxes stand on it;
     /// what other snapshots stand on stays on disk until they are gone.
-    pub async fn delete_snapshot(
+    pub(crate) async fn delete_snapshot(
         self: &Arc<Self>,
         tenant: &Tenant,
         reference: &Reference,
@@ -124,60 +125,6 @@ impl Control {
         self.finish(work.in_current_span()).await?;
         self.sweep_later();
         Ok(())
-    }
-
-    /// Lets more tags mean the build that `target` means. Answers the build's id.
-    pub async fn assign_tags(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        target: &str,
-        tags: Vec<String>,
-    ) -> Result<String> {
-        if let Some(bad) = tags.iter().find(|tag| Uuid::try_parse(tag).is_ok()) {
-            let message = format!("Invalid tag '{bad}': a tag cannot be a UUID");
-            return Err(Error::Invalid(message));
-        }
-        let reference = Reference::parse(target)?;
-        let (control, tenant) = (Arc::clone(self), tenant.clone());
-        let work = async move {
-            let _writing = control.shelf.writing.lock().await;
-            let shelved = control.own_snapshot(&tenant, &reference)?;
-            let tag = reference.tag.as_deref().unwrap_or(DEFAULT_TAG);
-            let build = shelved.build(tag).ok_or_else(|| Error::TagNotFound {
-                template: reference.name.clone(),
-                tag: tag.to_owned(),
-            })?;
-            let assigned_at = UnixMillis::now();
-            let rows = tags.into_iter().map(|tag| SnapshotTagRow {
-                template: shelved.row.template.clone(),
-                tag,
-                build: build.id.clone(),
-                assigned_at,
-            });
-            let rows: Vec<_> = rows.collect();
-            control.store.tag_snapshot(&rows).await?;
-            control.shelf.tag(rows);
-            Ok(build.id.clone())
-        };
-        self.finish(work.in_current_span()).await
-    }
-
-    /// The builds stay, and can be used by their ids.
-    pub async fn remove_tags(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        reference: &Reference,
-        tags: Vec<String>,
-    ) -> Result<()> {
-        let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
-        let work = async move {
-            let _writing = control.shelf.writing.lock().await;
-            let template = control.own_snapshot(&tenant, &reference)?.row.template;
-            control.store.untag_snapshot(&template, &tags).await?;
-            control.shelf.untag(&template, &tags);
-            Ok(())
-        };
-        self.finish(work.in_current_span()).await
     }
 
     /// Makes an image that is doomed and held.
@@ -207,6 +154,13 @@ impl Control {
 
     async fn keep(&self, tenant: &Tenant, taken: Snapshot, label: Label) -> Result<SnapshotInfo> {
         let _writing = self.shelf.writing.lock().await;
+        let built = |name: &String| self.library.by_name(&tenant.id, name).is_some();
+        if let Some(name) = label.name.as_ref().filter(|name| built(name)) {
+            return Err(Error::NameTaken {
+                name: name.clone(),
+                by: "a template of yours",
+            });
+        }
         let known = label
             .name
             .as_ref()
@@ -241,11 +195,13 @@ impl Control {
     }
 
     /// The tenant's own, whatever the tag.
-    fn own_snapshot(&self, tenant: &Tenant, reference: &Reference) -> Result<Shelved> {
+    pub(crate) fn own_snapshot(&self, tenant: &Tenant, reference: &Reference) -> Result<Shelved> {
         let unknown = || Error::TemplateNotFound(reference.name.clone());
         match self.look_up_template(tenant, reference)? {
             None => Err(unknown()),
-            Some(Found::BuiltIn(_)) => Err(Error::TemplateForbidden(reference.name.clone())),
+            Some(Found::BuiltIn(_) | Found::Built(_)) => {
+                Err(Error::TemplateForbidden(reference.name.clone()))
+            }
             Some(Found::Snapshot(shelved)) => Ok(*shelved),
         }
     }
@@ -303,7 +259,7 @@ impl Control {
     }
 }
 
-fn told(users: &[String]) -> Option<String> {
+pub(crate) fn told(users: &[String]) -> Option<String> {
     match users {
         [] => None,
         [one] => Some(format!("sandbox {one}")),
@@ -319,21 +275,21 @@ impl Label {
                 tag: DEFAULT_TAG.to_owned(),
             });
         };
-        let reference = Reference::parse(name)?;
-        if let Some(namespace) = reference.namespace.filter(|own| *own != tenant.slug) {
-            let slug = &tenant.slug;
-            let message = format!("namespace '{namespace}' must match your team '{slug}'");
-            return Err(Error::Invalid(message));
-        }
-        let tag = reference.tag.unwrap_or_else(|| DEFAULT_TAG.to_owned());
-        if Uuid::try_parse(&tag).is_ok() {
-            return Err(Error::Invalid(format!("Invalid tag '{tag}': it is a UUID")));
-        }
+        let reference = own_reference(tenant, name)?;
+        let tag = not_a_uuid(reference.tag.unwrap_or_else(|| DEFAULT_TAG.to_owned()))?;
         Ok(Self {
             name: Some(reference.name),
             tag,
         })
     }
+}
+
+/// Builds are found by their UUIDs where a tag may stand.
+pub(crate) fn not_a_uuid(tag: String) -> Result<String> {
+    if Uuid::try_parse(&tag).is_ok() {
+        return Err(Error::Invalid(format!("Invalid tag '{tag}': it is a UUID")));
+    }
+    Ok(tag)
 }
 
 fn info(

@@ -1,13 +1,15 @@
-//! What sandboxes are made from: the server's templates, and the tenants' snapshots.
+//! What sandboxes are made from: the server's templates, the tenants' own, and their snapshots.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
-use soulbox_store::TemplateUse;
+use soulbox_store::{BuildReason, BuildRow, BuildStatus, TemplateUse};
 use soulbox_types::{Limits, TemplateId, UnixMillis};
+use uuid::Uuid;
 
 use crate::{
-    Control, Error, Reference, Result, TemplateInfo, Tenant,
+    Control, Error, Reference, Result, SERVER_TENANT, TemplateInfo, Tenant,
+    building::{BuildHold, Built},
     reference::DEFAULT_TAG,
     shelf::{ImageHold, Shelved},
 };
@@ -16,8 +18,12 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Template {
     pub info: TemplateInfo,
-    /// The slug of the tenant whose snapshot it is; `None` for the server's own templates.
+    /// Of the build in `info`.
+    pub status: BuildStatus,
+    /// The slug of the tenant whose it is; `None` for the server's own templates.
     pub namespace: Option<String>,
+    /// Every one by which it can be asked for, with the namespace where it has one.
+    pub names: Vec<String>,
     /// Oldest first.
     pub builds: Vec<TemplateBuild>,
     /// Each with its build and since when it means that.
@@ -33,7 +39,42 @@ pub struct TemplateBuild {
     /// What sandboxes made from a snapshot stand on.
     pub image: Option<TemplateId>,
     pub limits: Limits,
+    pub status: BuildStatus,
+    pub reason: Option<BuildReason>,
     pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
+    pub finished_at: Option<UnixMillis>,
+}
+
+impl TemplateBuild {
+    /// One that needed no building.
+    fn given(id: &str, image: Option<TemplateId>, limits: Limits, at: UnixMillis) -> Self {
+        Self {
+            id: id.to_owned(),
+            image,
+            limits,
+            status: BuildStatus::Ready,
+            reason: None,
+            created_at: at,
+            updated_at: at,
+            finished_at: Some(at),
+        }
+    }
+}
+
+impl From<&BuildRow> for TemplateBuild {
+    fn from(row: &BuildRow) -> Self {
+        Self {
+            id: row.id.clone(),
+            image: None,
+            limits: row.limits,
+            status: row.status,
+            reason: row.reason.clone(),
+            created_at: row.created_at,
+            updated_at: row.finished_at.or(row.started_at).unwrap_or(row.created_at),
+            finished_at: row.finished_at,
+        }
+    }
 }
 
 /// What a sandbox is made from.
@@ -44,18 +85,31 @@ pub(crate) struct Origin {
     pub(crate) alias: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) image: Option<TemplateId>,
-    pub(crate) hold: Option<ImageHold>,
+    pub(crate) image_hold: Option<ImageHold>,
+    pub(crate) build_hold: Option<BuildHold>,
 }
 
 pub(crate) enum Found {
+    /// One that the server has without building it.
     BuiltIn(Box<TemplateInfo>),
+    Built(Box<Built>),
     Snapshot(Box<Shelved>),
 }
 
 impl Control {
+    /// The tenant's own and the server's.
+    pub fn templates(&self, tenant: &Tenant) -> Vec<Template> {
+        let own = self.library.of(&tenant.id);
+        let own = own.iter().map(|built| self.describe(built));
+        own.chain(self.default_templates()).collect()
+    }
+
     /// The server's own.
-    pub fn templates(&self) -> Vec<Template> {
-        self.catalogue.all()
+    pub fn default_templates(&self) -> Vec<Template> {
+        let servers = SERVER_TENANT.parse().map(|server| self.library.of(&server));
+        let servers = servers.unwrap_or_default();
+        let built = servers.iter().map(|built| self.describe(built));
+        self.catalogue.all().into_iter().chain(built).collect()
     }
 
     /// By id only.
@@ -63,10 +117,15 @@ impl Control {
         if let Some(template) = self.catalogue.by_id(id) {
             return Ok(template);
         }
+        let another = || Error::TemplateOfAnother(id.to_owned());
+        if let Some(built) = self.library.by_id(id) {
+            let seen = built.row.public || built.owned_by(tenant);
+            return seen.then(|| self.describe(&built)).ok_or_else(another);
+        }
         let shelved = self.shelf.by_id(id);
         let shelved = shelved.ok_or_else(|| Error::TemplateNotFound(id.to_owned()))?;
         if shelved.row.tenant != tenant.id {
-            return Err(Error::TemplateOfAnother(id.to_owned()));
+            return Err(another());
         }
         Ok(shelved.as_template(tenant))
     }
@@ -80,45 +139,91 @@ impl Control {
         Ok(match self.look_up_template(tenant, reference)? {
             None => None,
             Some(Found::BuiltIn(info)) => Some(self.catalogue.with_use(&info)),
+            Some(Found::Built(built)) => Some(self.describe(&built)),
             Some(Found::Snapshot(shelved)) => Some(shelved.as_template(tenant)),
         })
     }
 
-    /// The one that a sandbox would be made from.
+    /// The one that a name means; with a tag only when that exists.
     pub fn resolve_template(&self, tenant: &Tenant, text: &str) -> Result<Template> {
-        self.origin(tenant, text)?;
-        self.find_template(tenant, &Reference::parse(text)?)?
-            .ok_or_else(|| Error::TemplateNotFound(text.to_owned()))
+        let reference = Reference::parse(text)?;
+        let template = self
+            .find_template(tenant, &reference)?
+            .ok_or_else(|| Error::TemplateNotFound(text.to_owned()))?;
+        match &reference.tag {
+            Some(tag) if !template.means(tag) => Err(Error::TagNotFound {
+                template: reference.name,
+                tag: tag.clone(),
+            }),
+            _ => Ok(template),
+        }
     }
 
-    /// A tenant's own names come first, then the server's, then ids.
+    /// Deletes what was built or kept under a name.
+    pub async fn delete_template(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        reference: &Reference,
+    ) -> Result<()> {
+        match self.look_up_template(tenant, reference)? {
+            Some(Found::Built(_)) => self.delete_built(tenant, reference).await,
+            _ => self.delete_snapshot(tenant, reference).await,
+        }
+    }
+
+    /// A tenant's own names come first, then those that everybody has, then ids.
     pub(crate) fn look_up_template(
         &self,
         tenant: &Tenant,
         reference: &Reference,
     ) -> Result<Option<Found>> {
         let name = &reference.name;
-        let snapshot = |shelved| Some(Found::Snapshot(Box::new(shelved)));
-        let another = || Error::TemplateOfAnother(name.clone());
         if let Some(namespace) = &reference.namespace
             && *namespace != tenant.slug
         {
-            let owner = self.tenant(namespace);
-            let there = owner.and_then(|owner| self.shelf.by_name(&owner.id, name));
-            return there.map_or(Ok(None), |_| Err(another()));
+            return self.of_another(namespace, name);
+        }
+        if let Some(own) = self.library.by_name(&tenant.id, name) {
+            return Ok(Some(Found::Built(Box::new(own))));
         }
         if let Some(own) = self.shelf.by_name(&tenant.id, name) {
-            return Ok(snapshot(own));
+            return Ok(Some(Found::Snapshot(Box::new(own))));
         }
         if reference.namespace.is_some() {
             return Ok(None);
         }
+        if let Some(global) = self.library.by_global_name(name) {
+            return Ok(Some(Found::Built(Box::new(global))));
+        }
         if let Some(info) = self.catalogue.find(reference) {
             return Ok(Some(Found::BuiltIn(Box::new(info.clone()))));
         }
-        match self.shelf.by_id(name) {
+        self.with_id(tenant, name)
+    }
+
+    fn of_another(&self, namespace: &str, name: &str) -> Result<Option<Found>> {
+        let Some(owner) = self.tenant(namespace) else {
+            return Ok(None);
+        };
+        match self.library.by_name(&owner.id, name) {
+            Some(built) if built.row.public => Ok(Some(Found::Built(Box::new(built)))),
+            None if self.shelf.by_name(&owner.id, name).is_none() => Ok(None),
+            _ => Err(Error::TemplateOfAnother(name.to_owned())),
+        }
+    }
+
+    fn with_id(&self, tenant: &Tenant, id: &str) -> Result<Option<Found>> {
+        let another = || Error::TemplateOfAnother(id.to_owned());
+        match self.library.by_id(id) {
+            Some(built) if built.row.public || built.owned_by(tenant) => {
+                return Ok(Some(Found::Built(Box::new(built))));
+            }
+            Some(_) => return Err(another()),
+            None => {}
+        }
+        match self.shelf.by_id(id) {
             Some(shelved) if shelved.row.tenant != tenant.id => Err(another()),
-            found => Ok(found.and_then(snapshot)),
+            found => Ok(found.map(|shelved| Found::Snapshot(Box::new(shelved)))),
         }
     }
 
@@ -145,9 +250,17 @@ impl Control {
                     build: None,
                     limits: info.limits,
                     image: None,
-                    hold: None,
+                    image_hold: None,
+                    build_hold: None,
                 })
             }
+            Some(Found::Built(built)) => self.origin_of(&built, tag).ok_or_else(|| {
+                let servers = built.row.tenant.as_str() == SERVER_TENANT;
+                match built.row.global_name {
+                    Some(name) if servers && tag == DEFAULT_TAG => Error::TemplateNotBuilt(name),
+                    _ => no_tag(),
+                }
+            }),
             Some(Found::Snapshot(shelved)) => {
                 let build = shelved.build(tag).ok_or_else(no_tag)?;
                 Ok(Origin {
@@ -156,21 +269,78 @@ impl Control {
                     alias: shelved.row.name.clone(),
                     limits: build.limits,
                     image: Some(build.image.clone()),
-                    hold: Some(self.shelf.hold(&build.image)),
+                    image_hold: Some(self.shelf.hold(&build.image)),
+                    // The snapshot itself keeps it.
+                    build_hold: None,
                 })
             }
         }
+    }
+
+    fn origin_of(&self, built: &Built, tag: &str) -> Option<Origin> {
+        let build = built.usable(tag)?;
+        Some(Origin {
+            template: built.row.id.clone(),
+            build: Some(build.id.clone()),
+            alias: built.row.name.clone(),
+            limits: build.limits,
+            image: None,
+            image_hold: None,
+            build_hold: Some(self.library.hold(&built.row.id, &build.id)?),
+        })
+    }
+
+    pub(crate) fn describe(&self, built: &Built) -> Template {
+        let shown = built.shown();
+        let namespace = self.keys.by_id(&built.row.tenant).map(|owner| owner.slug);
+        let name = built.row.name.clone();
+        let full = match (&namespace, &name) {
+            (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
+            _ => None,
+        };
+        let tags = built.tags.values();
+        let used = self.catalogue.used(&built.row.id);
+        Template {
+            info: TemplateInfo {
+                id: built.row.id.clone(),
+                build_id: shown.map_or_else(|| Uuid::nil().to_string(), |build| build.id.clone()),
+                aliases: name.into_iter().collect(),
+                limits: shown.map_or(self.config.default_limits, |build| build.limits),
+                created_at: built.row.created_at,
+                public: built.row.public,
+            },
+            status: shown.map_or(BuildStatus::Waiting, |build| build.status),
+            names: full
+                .into_iter()
+                .chain(built.row.global_name.clone())
+                .collect(),
+            namespace,
+            builds: built.builds.iter().map(TemplateBuild::from).collect(),
+            tags: tags
+                .map(|tag| (tag.tag.clone(), tag.build.clone(), tag.assigned_at))
+                .collect(),
+            spawn_count: used.map_or(0, |(count, _)| count),
+            last_spawned_at: used.map(|(_, at)| at),
+        }
+    }
+}
+
+impl Template {
+    /// Whether a tag, or the id of a build, means something here. What the server has not built
+    /// yet it builds when it is wanted.
+    fn means(&self, tag: &str) -> bool {
+        let ready = |build: &TemplateBuild| build.id == tag && build.status == BuildStatus::Ready;
+        let servers = self.namespace.is_none() && tag == DEFAULT_TAG;
+        servers || self.tags.iter().any(|(own, ..)| own == tag) || self.builds.iter().any(ready)
     }
 }
 
 impl Shelved {
     fn as_template(&self, owner: &Tenant) -> Template {
         let shown = self.build(DEFAULT_TAG).or_else(|| self.newest());
-        let builds = self.builds.iter().map(|build| TemplateBuild {
-            id: build.id.clone(),
-            image: Some(build.image.clone()),
-            limits: build.limits,
-            created_at: build.created_at,
+        let builds = self.builds.iter().map(|build| {
+            let image = Some(build.image.clone());
+            TemplateBuild::given(&build.id, image, build.limits, build.created_at)
         });
         let tags = self.tags.values();
         Template {
@@ -182,7 +352,14 @@ impl Shelved {
                 created_at: self.row.created_at,
                 public: false,
             },
+            status: BuildStatus::Ready,
             namespace: Some(owner.slug.clone()),
+            names: self
+                .row
+                .name
+                .iter()
+                .map(|name| format!("{}/{name}", owner.slug))
+                .collect(),
             builds: builds.collect(),
             tags: tags
                 .map(|tag| (tag.tag.clone(), tag.build.clone(), tag.assigned_at))
@@ -236,6 +413,17 @@ impl Catalogue {
         all().find(named).or_else(|| all().find(with_id))
     }
 
+    /// Whether one has this name.
+    pub(crate) fn named(&self, name: &str) -> bool {
+        self.templates
+            .iter()
+            .any(|info| info.aliases.iter().any(|alias| alias == name))
+    }
+
+    pub(crate) fn used(&self, id: &TemplateId) -> Option<(u64, UnixMillis)> {
+        self.used.lock().get(id).copied()
+    }
+
     pub(crate) fn count_use(&self, id: &TemplateId, at: UnixMillis) {
         let mut used = self.used.lock();
         let (count, last) = used.entry(id.clone()).or_insert((0, at));
@@ -244,16 +432,18 @@ impl Catalogue {
     }
 
     pub(crate) fn with_use(&self, info: &TemplateInfo) -> Template {
-        let used = self.used.lock().get(&info.id).copied();
+        let used = self.used(&info.id);
         Template {
             info: info.clone(),
+            status: BuildStatus::Ready,
             namespace: None,
-            builds: vec![TemplateBuild {
-                id: info.build_id.clone(),
-                image: None,
-                limits: info.limits,
-                created_at: info.created_at,
-            }],
+            names: info.aliases.clone(),
+            builds: vec![TemplateBuild::given(
+                &info.build_id,
+                None,
+                info.limits,
+                info.created_at,
+            )],
             tags: vec![(
                 DEFAULT_TAG.to_owned(),
                 info.build_id.clone(),

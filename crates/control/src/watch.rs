@@ -25,6 +25,9 @@ use crate::{
 const TICK: Duration = Duration::from_secs(2);
 const TICKS_PER_RESYNC: u64 = 5;
 const TICKS_PER_PRUNE: u64 = 30;
+const TICKS_PER_COLLECT: u64 = 1800;
+/// Not right after the start: builds that go on need what is there.
+const FIRST_COLLECT: u64 = 150;
 /// How long one can ask why a sandbox ended.
 const HISTORY: Duration = Duration::from_hours(30 * 24);
 
@@ -123,6 +126,9 @@ async fn maintain(control: Weak<Control>) {
         if tick.is_multiple_of(TICKS_PER_RESYNC) {
             missing = control.resync(&missing).await;
             control.sweep_later();
+        }
+        if tick % TICKS_PER_COLLECT == FIRST_COLLECT {
+            control.collect_later();
         }
         if tick.is_multiple_of(TICKS_PER_PRUNE)
             && let Err(error) = control.prune().await

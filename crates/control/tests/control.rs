@@ -55,6 +55,7 @@ fn config() -> ControlConfig {
         volumes: None,
         volume_limit_mib: 64,
         webhooks: soulbox_control::WebhookConfig::default(),
+        builds: None,
     }
 }
 
@@ -673,7 +674,7 @@ async fn names_that_mean_no_template_are_told_apart() {
     for name in ["Base", "base:default", "basebasebasebasebase"] {
         world.create(with(name)).await.unwrap();
     }
-    assert_eq!(world.control.templates()[0].spawn_count, 3);
+    assert_eq!(world.control.templates(&world.tenant)[0].spawn_count, 3);
 }
 
 #[tokio::test]

@@ -53,6 +53,12 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
+    /// One that is not built yet. Nothing happens when it is there.
+    pub async fn insert_template(&self, template: &TemplateRow) -> Result<()> {
+        let mut connection = self.pool.acquire().await?;
+        template.insert(&mut connection).await
+    }
+
     /// All or none. A tag that exists moves.
     pub async fn tag_template(&self, tags: &[TemplateTagRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use soulbox_runtime::{
     DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats,
+    Snapshot, Stats, WarmWish,
 };
 use soulbox_types::{
     EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier,
@@ -21,6 +21,8 @@ pub(crate) struct MemoryNode {
     sandboxes: std::sync::Mutex<HashMap<SandboxId, Memory>>,
     snapshots: std::sync::Mutex<HashMap<TemplateId, Snapshot>>,
     failure: std::sync::Mutex<Option<Error>>,
+    warm: std::sync::Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
+    wishes: std::sync::Mutex<Vec<WarmWish>>,
     events: broadcast::Sender<NodeEvent>,
     /// A test that holds it for writing holds up every create.
     pub(crate) creating: RwLock<()>,
@@ -42,6 +44,8 @@ impl Default for MemoryNode {
             sandboxes: std::sync::Mutex::default(),
             snapshots: std::sync::Mutex::default(),
             failure: std::sync::Mutex::default(),
+            warm: std::sync::Mutex::default(),
+            wishes: std::sync::Mutex::default(),
             events: broadcast::channel(16).0,
             creating: RwLock::default(),
             destroying: RwLock::default(),
@@ -54,6 +58,16 @@ impl Default for MemoryNode {
 impl MemoryNode {
     pub(crate) fn fail_next(&self, error: Error) {
         *self.failure.lock().unwrap() = Some(error);
+    }
+
+    /// One that waits for a user.
+    pub(crate) fn warm(&self, template: &TemplateId, build: &str, id: &SandboxId) {
+        let key = (template.clone(), Some(build.to_owned()));
+        self.warm.lock().unwrap().insert(key, id.clone());
+    }
+
+    pub(crate) fn wishes(&self) -> Vec<WarmWish> {
+        self.wishes.lock().unwrap().clone()
     }
 
     /// Ends it as if on its own.
@@ -131,8 +145,10 @@ impl MemoryNode {
 
 #[async_trait]
 impl Node for MemoryNode {
-    fn claim_warm(&self, _: &soulbox_runtime::WarmWish) -> Option<SandboxId> {
-        None
+    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId> {
+        self.wishes.lock().unwrap().push(wish.clone());
+        let key = (wish.template.clone(), wish.build.clone());
+        self.warm.lock().unwrap().remove(&key)
     }
 
     async fn export(

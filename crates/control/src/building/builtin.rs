@@ -1,0 +1,250 @@
+//! Templates that the server brings along as definitions, and builds when they are first wanted.
+//!
+//! A create that wants one waits a moment for its build, and is told to try again when that takes
+//! longer. One whose definition has changed serves in its old form until the new one is ready.
+
+use std::{sync::Arc, time::Duration};
+
+use sha2::{Digest, Sha256};
+use soulbox_build::Stage;
+use soulbox_runtime::LogLevel;
+use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
+use soulbox_types::{TemplateId, UnixMillis};
+use tokio::time::timeout;
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::{
+    BuildInfo,
+    library::Built,
+    log::BuildLogPage,
+    workshop::{Job, Workshop},
+};
+use crate::{BuiltIn, Control, Error, Result, reference::DEFAULT_TAG};
+
+/// Whose the built-in templates are: no tenant's.
+pub const SERVER_TENANT: &str = "00000000-0000-0000-0000-000000000000";
+/// A build that failed is not tried again by every create.
+const RETRY_AFTER: Duration = Duration::from_mins(1);
+
+impl Control {
+    /// Builds it, unless that is done or under way.
+    pub async fn build_builtin(self: &Arc<Self>, name: &str) -> Result<BuildInfo> {
+        let workshop = Arc::clone(self.workshop()?);
+        let definition = workshop
+            .builtin(name)
+            .ok_or_else(|| Error::TemplateNotFound(name.to_owned()))?;
+        let (control, name) = (Arc::clone(self), name.to_owned());
+        let work = async move {
+            let _writing = control.shelf.writing.lock().await;
+            let built = control.library.by_global_name(&name);
+            let built = built.ok_or(Error::TemplateNotFound(name))?;
+            if let Some(row) = current(&built, &definition) {
+                return Ok(info(row));
+            }
+            control.launch_builtin(&workshop, &built, definition).await
+        };
+        self.finish(work.in_current_span()).await
+    }
+
+    /// With the shelf's lock held.
+    async fn launch_builtin(
+        &self,
+        workshop: &Arc<Workshop>,
+        built: &Built,
+        definition: BuiltIn,
+    ) -> Result<BuildInfo> {
+        let now = UnixMillis::now();
+        let row = BuildRow {
+            id: Uuid::now_v7().to_string(),
+            template: built.row.id.clone(),
+            status: BuildStatus::Building,
+            tags: vec![DEFAULT_TAG.to_owned()],
+            limits: definition.limits,
+            version: Some(definition.version.clone()),
+            reason: None,
+            created_at: now,
+            started_at: Some(now),
+            finished_at: None,
+            removed: false,
+        };
+        self.store.insert_build(&built.row, &row).await?;
+        tracing::info!(
+            name = definition.name,
+            build = row.id,
+            "building a template of the server"
+        );
+        workshop.launch(job(built, row.clone(), definition, false));
+        self.library.add(&built.row, row.clone());
+        Ok(info(&row))
+    }
+
+    pub(crate) fn resume_builtin(&self, built: &Built, row: BuildRow) -> Result<()> {
+        let workshop = self.workshop()?;
+        let name = built.row.name.as_deref().unwrap_or_default();
+        let definition = workshop
+            .builtin(name)
+            .filter(|definition| row.version.as_ref() == Some(&definition.version));
+        let definition = definition
+            .ok_or_else(|| Error::Invalid("the definition of the template changed".to_owned()))?;
+        workshop.launch(job(built, row, definition, true));
+        Ok(())
+    }
+
+    /// Makes one that was never built usable, if that is quick.
+    pub(crate) async fn await_builtin(self: &Arc<Self>, name: &str) -> Result<()> {
+        let workshop = Arc::clone(self.workshop()?);
+        let definition = workshop
+            .builtin(name)
+            .ok_or_else(|| Error::TemplateNotFound(name.to_owned()))?;
+        if let Some(failed) = self.recent_failure(name, &definition) {
+            return Err(failed);
+        }
+        let build = self.build_builtin(name).await?;
+        if let Some(running) = workshop.running(&build.row.id) {
+            drop(timeout(workshop.config.patience, running.ended.cancelled()).await);
+        }
+        let built = self.library.by_global_name(name);
+        let row = built.as_ref().and_then(|built| built.build(&build.row.id));
+        match row.map(|row| (row.status, &row.reason)) {
+            Some((BuildStatus::Ready, _)) => Ok(()),
+            Some((BuildStatus::Error, Some(reason))) => Err(Error::TemplateBuildFailed {
+                name: name.to_owned(),
+                message: reason.message.clone(),
+            }),
+            _ => Err(Error::TemplateBuilding {
+                name: name.to_owned(),
+                progress: self.last_line(&build).await,
+            }),
+        }
+    }
+
+    fn recent_failure(&self, name: &str, definition: &BuiltIn) -> Option<Error> {
+        let built = self.library.by_global_name(name)?;
+        let newest = built.newest()?;
+        let reason = newest.reason.as_ref()?;
+        let again = newest.finished_at?.plus(RETRY_AFTER);
+        let same = newest.version.as_ref() == Some(&definition.version);
+        (same && again > UnixMillis::now()).then(|| Error::TemplateBuildFailed {
+            name: name.to_owned(),
+            message: reason.message.clone(),
+        })
+    }
+
+    async fn last_line(&self, build: &BuildInfo) -> String {
+        let page = BuildLogPage::Backward {
+            before: None,
+            limit: 1,
+        };
+        let lines = self.build_log(build, page, LogLevel::Info).await;
+        let last = lines.ok().and_then(|mut lines| lines.pop());
+        last.map_or_else(|| "it has just begun".to_owned(), |line| line.message)
+    }
+
+    /// Builds the new form of one that is being used in its old form.
+    pub(crate) fn renew_builtin(self: &Arc<Self>, template: &TemplateId) {
+        let Some(workshop) = &self.workshop else {
+            return;
+        };
+        let Some(built) = self.library.by_id(template.as_str()) else {
+            return;
+        };
+        let name = built.row.global_name.clone().unwrap_or_default();
+        let definition = match workshop.builtin(&name) {
+            Some(definition) if built.row.tenant.as_str() == SERVER_TENANT => definition,
+            _ => return,
+        };
+        if current(&built, &definition).is_some()
+            || self.recent_failure(&name, &definition).is_some()
+        {
+            return;
+        }
+        let control = Arc::clone(self);
+        self.in_background(async move {
+            if let Err(error) = control.build_builtin(&name).await {
+                tracing::warn!(name, %error, "could not build a template of the server anew");
+            }
+        });
+    }
+
+    /// After a start: every definition has its name.
+    pub(crate) async fn name_builtins(&self) -> Result<()> {
+        let Some(workshop) = &self.workshop else {
+            return Ok(());
+        };
+        for definition in &workshop.config.builtins {
+            let name = &definition.name;
+            let row = TemplateRow {
+                id: id_of(name)?,
+                tenant: SERVER_TENANT
+                    .parse()
+                    .map_err(|_| Error::Internal("the server's tenant has no valid id"))?,
+                name: Some(name.clone()),
+                global_name: Some(name.clone()),
+                public: true,
+                created_at: UnixMillis::now(),
+                deleted_at: None,
+            };
+            match self.library.by_global_name(name) {
+                Some(taken) if taken.row.id != row.id => {
+                    tracing::warn!(name, "a tenant's template has the name of a built-in one");
+                }
+                Some(_) => {}
+                None => {
+                    self.store.insert_template(&row).await?;
+                    self.library.insert(row);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Workshop {
+    fn builtin(&self, name: &str) -> Option<BuiltIn> {
+        let all = self.config.builtins.iter();
+        all.clone().find(|builtin| builtin.name == name).cloned()
+    }
+}
+
+/// The build of this definition that is ready or on its way.
+fn current<'a>(built: &'a Built, definition: &BuiltIn) -> Option<&'a BuildRow> {
+    built.builds.iter().rev().find(|build| {
+        let alive = build.status == BuildStatus::Building
+            || (build.status == BuildStatus::Ready && !build.removed);
+        alive && build.version.as_ref() == Some(&definition.version)
+    })
+}
+
+fn info(row: &BuildRow) -> BuildInfo {
+    BuildInfo {
+        template: row.template.clone(),
+        row: row.clone(),
+    }
+}
+
+fn job(built: &Built, row: BuildRow, definition: BuiltIn, resumed: bool) -> Job {
+    Job {
+        row,
+        tenant: built.row.tenant.clone(),
+        name: definition.name,
+        stages: vec![Stage {
+            base: definition.base,
+            steps: definition.steps,
+        }],
+        start: definition.start,
+        ready: definition.ready,
+        force: false,
+        secrets: Vec::new(),
+        holds: Vec::new(),
+        resumed,
+    }
+}
+
+/// The same on every server, so that it can be written down.
+fn id_of(name: &str) -> Result<TemplateId> {
+    let digest = Sha256::digest(format!("soulbox built-in {name}"));
+    hex::encode(digest)[..20]
+        .parse()
+        .map_err(|_| Error::Internal("a digest is no template id"))
+}

@@ -1,0 +1,143 @@
+//! What no tag means and nothing stands on goes: first the build, later its row and its log.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use soulbox_store::{BuildRow, BuildStatus};
+use soulbox_types::{TemplateId, UnixMillis};
+use tokio::time::timeout;
+
+use super::{library::Built, workshop::Workshop};
+use crate::{Control, Result};
+
+const COLLECT_LIMIT: Duration = Duration::from_hours(1);
+/// For how long one can ask about a build that is of no use any more.
+const HISTORY: Duration = Duration::from_hours(7 * 24);
+/// A client uploads its files between asking for a build and starting it.
+const UPLOAD_TIME: Duration = Duration::from_hours(24);
+
+impl Control {
+    /// Without making anybody wait. One at a time.
+    pub(crate) fn collect_later(self: &Arc<Self>) {
+        let Some(workshop) = self.workshop.clone() else {
+            return;
+        };
+        if self.collecting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let control = Arc::downgrade(self);
+        let flag = Arc::clone(&self.collecting);
+        self.in_background(async move {
+            if let Some(control) = control.upgrade()
+                && let Err(error) = control.collect(&workshop).await
+            {
+                tracing::warn!(%error, "could not remove builds that nothing needs");
+            }
+            flag.store(false, Ordering::Release);
+        });
+    }
+
+    async fn collect(&self, workshop: &Workshop) -> Result<()> {
+        self.end_abandoned().await?;
+        for build in self.library.take_unused(|| self.used_builds()) {
+            let (templates, id) = (Arc::clone(&workshop.config.templates), build.id.clone());
+            let forgotten = tokio::task::spawn_blocking(move || templates.forget(&id)).await;
+            if let Ok(Err(error)) = forgotten {
+                tracing::warn!(build = build.id, %error, "could not remove a build");
+                continue;
+            }
+            self.store.mark_build_removed(&build.id).await?;
+            tracing::info!(template = %build.template, build = build.id, "build removed");
+        }
+        for built in self.library.all() {
+            self.forget_old(workshop, &built).await?;
+        }
+        let templates = &workshop.config.templates;
+        let used = self.used_builds();
+        let keep = used.iter().filter_map(|build| templates.build(build));
+        let collecting = workshop.config.builder.collect_garbage(keep.collect());
+        if timeout(COLLECT_LIMIT, collecting).await.is_err() {
+            tracing::warn!("collecting the garbage of builds takes too long");
+        }
+        Ok(())
+    }
+
+    /// What sandboxes and snapshots stand on. From memory.
+    fn used_builds(&self) -> HashSet<String> {
+        let sandboxes = self.node.list().into_iter();
+        let snapshots = self.node.snapshots().into_iter();
+        sandboxes
+            .filter_map(|status| status.spec.build)
+            .chain(snapshots.filter_map(|snapshot| snapshot.build))
+            .collect()
+    }
+
+    /// Sandboxes of a template, and those that are about to be.
+    pub(crate) fn users_of_template(&self, built: &Built) -> Vec<String> {
+        let own = |build: &String| built.builds.iter().any(|row| row.id == *build);
+        let running = self.node.list().into_iter().filter_map(|status| {
+            let uses = status.spec.build.as_ref().is_some_and(own);
+            uses.then(|| status.spec.id.to_string())
+        });
+        let held = built.builds.iter().filter(|b| self.library.is_held(&b.id));
+        let held = held.map(|_| "that is being made".to_owned());
+        running.chain(held).collect()
+    }
+
+    async fn end_abandoned(&self) -> Result<()> {
+        let _writing = self.shelf.writing.lock().await;
+        let now = UnixMillis::now();
+        for build in self.library.all().iter().flat_map(|built| &built.builds) {
+            if build.status == BuildStatus::Waiting && build.created_at.plus(UPLOAD_TIME) < now {
+                self.cancel_waiting(build, "it was never started").await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget_old(&self, workshop: &Workshop, built: &Built) -> Result<()> {
+        let now = UnixMillis::now();
+        let deleted = built.row.deleted_at.is_some();
+        let tagged = |build: &BuildRow| built.tags.values().any(|tag| tag.build == build.id);
+        let mut left = built.builds.len();
+        for build in &built.builds {
+            let useless = match build.status {
+                BuildStatus::Error => true,
+                BuildStatus::Ready => build.removed && !tagged(build),
+                BuildStatus::Waiting | BuildStatus::Building => false,
+            };
+            let old = build.finished_at.is_some_and(|at| at.plus(HISTORY) < now);
+            if useless && (old || deleted) {
+                self.forget_build(workshop, &built.row.id, &build.id)
+                    .await?;
+                left -= 1;
+            }
+        }
+        if deleted && left == 0 {
+            self.store.forget_template(&built.row.id).await?;
+            self.library.forget(&built.row.id);
+        }
+        Ok(())
+    }
+
+    async fn forget_build(
+        &self,
+        workshop: &Workshop,
+        template: &TemplateId,
+        build: &str,
+    ) -> Result<()> {
+        self.store.forget_build(build).await?;
+        self.library.forget_build(template, build);
+        let log = workshop.log_file(build);
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(log)).await;
+        if let Ok(Err(error)) = removed
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(build, %error, "could not remove a build's log");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,359 @@
+//! Starting a build, watching it and cancelling it; and going on with it after a restart.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_build::{Base, BuildFailure, Stage};
+use soulbox_runtime::LogLevel;
+use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
+use soulbox_template::Template as Description;
+use soulbox_types::{Secret, TemplateId, TenantId, UnixMillis};
+use tokio::time::timeout;
+use tracing::Instrument;
+
+use super::{
+    builtin::SERVER_TENANT,
+    library::{BuildHold, Built},
+    log::{self, BuildLogEntry, BuildLogPage},
+    wish::{BaseWish, BuildWish},
+    workshop::{CANCELLED, Job, Workshop},
+};
+use crate::{Control, Error, Reference, Result, Tenant, template::Found};
+
+/// For a cancelled build to be gone. It goes on to end afterwards.
+const CANCEL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A build as its owner sees it.
+#[derive(Debug, Clone)]
+pub struct BuildInfo {
+    pub template: TemplateId,
+    pub row: BuildRow,
+}
+
+/// A template to start from.
+struct Below {
+    description: Arc<Description>,
+    hold: Option<BuildHold>,
+    /// By which the same is found again later.
+    exact: String,
+}
+
+impl Control {
+    /// Returns as soon as the build is on its way.
+    pub async fn start_build(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        template: &str,
+        build: &str,
+        wish: BuildWish,
+    ) -> Result<()> {
+        let workshop = Arc::clone(self.workshop()?);
+        let (built, row) = self.own_build(tenant, template, build)?;
+        if row.status != BuildStatus::Waiting {
+            return Err(not_waiting(&row));
+        }
+        wish.check()?;
+        self.check_build_places(&workshop, tenant)?;
+        let (control, tenant) = (Arc::clone(self), tenant.clone());
+        let work = async move { control.begin(&workshop, &tenant, built, row, wish).await };
+        self.finish(work.in_current_span()).await
+    }
+
+    async fn begin(
+        &self,
+        workshop: &Arc<Workshop>,
+        tenant: &Tenant,
+        built: Built,
+        row: BuildRow,
+        mut wish: BuildWish,
+    ) -> Result<()> {
+        let resolved = self.resolve_stages(Some(tenant), &mut wish);
+        // What is found now holds, whatever its name means after a restart.
+        let request = serde_json::to_string(&wish)
+            .map_err(|_| Error::Internal("a build could not be written down"))?;
+        let sealed = self
+            .vault
+            .seal(&tenant.id, &row.id, &Secret::new(request))?;
+        let at = UnixMillis::now();
+        let started = BuildRow {
+            status: BuildStatus::Building,
+            started_at: Some(at),
+            ..row.clone()
+        };
+        let writing = self.shelf.writing.lock().await;
+        if !self.store.start_build(&row.id, &sealed, at).await? {
+            return Err(not_waiting(&row));
+        }
+        let failure = match resolved {
+            Ok((stages, holds)) => {
+                let job = job(built.row, started.clone(), wish, stages, holds, false);
+                workshop.launch(job);
+                None
+            }
+            // Told as the failure of the first step, where clients look for it.
+            Err(error) => Some(BuildFailure::new("base", error.to_string())),
+        };
+        // In this order: whoever sees that it is being built can cancel it.
+        self.library
+            .change(&row.template, &row.id, |row| *row = started.clone());
+        drop(writing);
+        if let Some(failure) = failure {
+            workshop.fail(&started, failure).await;
+        }
+        Ok(())
+    }
+
+    /// After a start: what was being built is built again, or fails with the reason why not.
+    pub(crate) async fn resume_builds(self: &Arc<Self>) {
+        for built in self.library.all() {
+            let under_way = |build: &&BuildRow| build.status == BuildStatus::Building;
+            let builds: Vec<_> = built.builds.iter().filter(under_way).cloned().collect();
+            for row in builds {
+                let build = row.id.clone();
+                match self.resume_build(&built, row.clone()).await {
+                    Ok(()) => tracing::info!(build, "build resumed"),
+                    Err(error) => self.give_up(&row, &error).await,
+                }
+            }
+        }
+    }
+
+    async fn resume_build(self: &Arc<Self>, built: &Built, row: BuildRow) -> Result<()> {
+        let workshop = self.workshop()?;
+        if built.row.deleted_at.is_some() {
+            return Err(Error::Invalid(CANCELLED.to_owned()));
+        }
+        if built.row.tenant.as_str() == SERVER_TENANT {
+            return self.resume_builtin(built, row);
+        }
+        let sealed = self.store.build_request(&row.id).await?;
+        let sealed = sealed.ok_or(Error::Internal(
+            "what was to be built is not there any more",
+        ))?;
+        let request = self.vault.open(&built.row.tenant, &row.id, &sealed)?;
+        let mut wish: BuildWish = serde_json::from_str(request.expose())
+            .map_err(|_| Error::Internal("what was to be built cannot be read any more"))?;
+        let tenant = self.keys.by_id(&built.row.tenant);
+        let (stages, holds) = self.resolve_stages(tenant.as_ref(), &mut wish)?;
+        workshop.launch(job(built.row.clone(), row, wish, stages, holds, true));
+        Ok(())
+    }
+
+    async fn give_up(&self, row: &BuildRow, error: &Error) {
+        tracing::warn!(build = row.id, %error, "a build cannot go on");
+        let message = format!("the server was restarted and could not go on: {error}");
+        let failure = BuildFailure::new("base", message);
+        match &self.workshop {
+            Some(workshop) => workshop.fail(row, failure).await,
+            None => {
+                let reason = soulbox_store::BuildReason {
+                    step: failure.step,
+                    message: failure.message,
+                };
+                let at = UnixMillis::now();
+                let written = self.store.finish_build(&row.id, Some(&reason), &[], at);
+                if let Err(error) = written.await {
+                    tracing::error!(build = row.id, %error, "could not record the end of a build");
+                }
+                self.library.change(&row.template, &row.id, |row| {
+                    row.status = BuildStatus::Error;
+                    row.reason = Some(reason);
+                    row.finished_at = Some(at);
+                });
+            }
+        }
+    }
+
+    /// A build of a template that this tenant may see.
+    pub fn build(&self, tenant: &Tenant, template: &str, build: &str) -> Result<BuildInfo> {
+        let (built, row) = self.own_build(tenant, template, build)?;
+        Ok(BuildInfo {
+            template: built.row.id,
+            row,
+        })
+    }
+
+    /// Its log. Read its state first: when that is final, the log is whole.
+    pub async fn build_log(
+        &self,
+        build: &BuildInfo,
+        page: BuildLogPage,
+        level: LogLevel,
+    ) -> Result<Vec<BuildLogEntry>> {
+        let path = self.workshop()?.log_file(&build.row.id);
+        let reading = tokio::task::spawn_blocking(move || log::read(&path, page, level));
+        match reading.await {
+            Ok(Ok(entries)) => Ok(entries),
+            Ok(Err(error)) => {
+                tracing::error!(build = build.row.id, %error, "could not read a build's log");
+                Err(Error::Internal("the log of the build cannot be read"))
+            }
+            Err(_) => Err(Error::Internal("reading the log was interrupted")),
+        }
+    }
+
+    /// When it returns the build has ended, or ends soon.
+    pub async fn cancel_build(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        template: &str,
+        build: &str,
+    ) -> Result<()> {
+        let (built, row) = self.own_build(tenant, template, build)?;
+        if !built.owned_by(tenant) {
+            return Err(Error::TemplateForbidden(template.to_owned()));
+        }
+        match row.status {
+            BuildStatus::Waiting => {
+                let control = Arc::clone(self);
+                let work = async move {
+                    let _writing = control.shelf.writing.lock().await;
+                    control.cancel_waiting(&row, "before it was started").await
+                };
+                self.finish(work.in_current_span()).await
+            }
+            BuildStatus::Building => {
+                self.stop_build(&row.id).await;
+                Ok(())
+            }
+            BuildStatus::Error
+                if row
+                    .reason
+                    .as_ref()
+                    .is_some_and(|r| r.message.starts_with(CANCELLED)) =>
+            {
+                Ok(())
+            }
+            BuildStatus::Ready | BuildStatus::Error => Err(Error::BuildEnded(row.id)),
+        }
+    }
+
+    pub(crate) async fn stop_build(&self, build: &str) {
+        let running = self
+            .workshop
+            .as_ref()
+            .and_then(|workshop| workshop.running(build));
+        if let Some(running) = running {
+            running.cancel.cancel();
+            if timeout(CANCEL_LIMIT, running.ended.cancelled())
+                .await
+                .is_err()
+            {
+                tracing::warn!(build, "a cancelled build takes long to end");
+            }
+        }
+    }
+
+    /// A build of the tenant's, or of the server's.
+    fn own_build(&self, tenant: &Tenant, template: &str, build: &str) -> Result<(Built, BuildRow)> {
+        let reference = Reference::parse(template)?;
+        let built = match self.look_up_template(tenant, &reference)? {
+            Some(Found::Built(built)) => *built,
+            Some(Found::BuiltIn(_) | Found::Snapshot(_)) => {
+                return Err(Error::BuildNotFound(build.to_owned()));
+            }
+            None => return Err(Error::TemplateNotFound(template.to_owned())),
+        };
+        let server = built.row.tenant.as_str() == SERVER_TENANT;
+        if !server && !built.owned_by(tenant) {
+            return Err(Error::TemplateOfAnother(template.to_owned()));
+        }
+        let row = built.build(build).cloned();
+        let row = row.ok_or_else(|| Error::BuildNotFound(build.to_owned()))?;
+        Ok((built, row))
+    }
+
+    /// Names become templates; the wish then says exactly which.
+    fn resolve_stages(
+        &self,
+        tenant: Option<&Tenant>,
+        wish: &mut BuildWish,
+    ) -> Result<(Vec<Stage>, Vec<BuildHold>)> {
+        let (mut stages, mut holds) = (Vec::new(), Vec::new());
+        for stage in &mut wish.stages {
+            let base = match &mut stage.base {
+                BaseWish::Image {
+                    reference,
+                    credentials,
+                } => Base::Image {
+                    reference: reference.clone(),
+                    credentials: credentials.clone(),
+                },
+                BaseWish::Template(name) => {
+                    let tenant = tenant.ok_or(Error::Internal("the team of a build is gone"))?;
+                    let below = self.template_below(tenant, name)?;
+                    *name = below.exact;
+                    holds.extend(below.hold);
+                    Base::Template(below.description)
+                }
+                BaseWish::Stage(earlier) => Base::Stage(*earlier),
+                BaseWish::Archive(hash) => Base::Archive { hash: hash.clone() },
+                BaseWish::Debian(packages) => Base::Debian {
+                    packages: packages.clone(),
+                },
+            };
+            stages.push(Stage {
+                base,
+                steps: stage.steps.clone(),
+            });
+        }
+        Ok((stages, holds))
+    }
+
+    fn template_below(&self, tenant: &Tenant, name: &str) -> Result<Below> {
+        let workshop = self.workshop()?;
+        let origin = self.origin(tenant, name)?;
+        if origin.image.is_some() {
+            return Err(Error::Invalid(format!(
+                "'{name}' is a snapshot: a template is built from templates and images only"
+            )));
+        }
+        let templates = &workshop.config.templates;
+        let (description, exact) = match &origin.build {
+            Some(build) => (
+                templates.build(build),
+                format!("{}:{build}", origin.template),
+            ),
+            None => (templates.own(&origin.template), origin.template.to_string()),
+        };
+        Ok(Below {
+            description: description.ok_or_else(|| Error::TemplateNotFound(name.to_owned()))?,
+            hold: origin.build_hold,
+            exact,
+        })
+    }
+}
+
+fn not_waiting(row: &BuildRow) -> Error {
+    Error::Invalid(format!(
+        "build {} is {} already: ask for another one",
+        row.id,
+        match row.status {
+            BuildStatus::Waiting | BuildStatus::Building => "started",
+            BuildStatus::Ready => "finished",
+            BuildStatus::Error => "ended",
+        }
+    ))
+}
+
+fn job(
+    template: TemplateRow,
+    row: BuildRow,
+    wish: BuildWish,
+    stages: Vec<Stage>,
+    holds: Vec<BuildHold>,
+    resumed: bool,
+) -> Job {
+    let tenant: TenantId = template.tenant;
+    Job {
+        row,
+        tenant,
+        name: template.name.unwrap_or_default(),
+        stages,
+        secrets: wish.secrets(),
+        start: wish.start,
+        ready: wish.ready,
+        force: wish.force,
+        holds,
+        resumed,
+    }
+}
