@@ -9,13 +9,14 @@
 //! - [`feed`]: the upload as the thread reads it; [`archive`]: tar; [`extract`]: into a [`scratch`]
 //!   directory; [`place`]: from there to where they belong
 //! - [`tree`]: `GET /soulbox/tree`; [`pack`]: files into a tar
-//! - [`attributes`]: extended attributes, both ways
+//! - [`metadata`], [`attributes`]: owners, modes, times and extended attributes
 
 mod archive;
 mod attributes;
 mod copy;
 mod extract;
 mod feed;
+mod metadata;
 mod owner;
 mod pack;
 mod place;

@@ -5,7 +5,10 @@
 
 mod extended;
 
-use std::io::{self, BufRead, Read};
+use std::{
+    borrow::Cow,
+    io::{self, BufRead, Read},
+};
 
 use flate2::bufread::MultiGzDecoder;
 use tar::Header;
@@ -172,7 +175,7 @@ fn entry(header: &Header, kind: u8, extended: Extended) -> Result<Entry, Error> 
         Some(link) => link,
         None => header
             .link_name_bytes()
-            .map(|link| link.into_owned())
+            .map(Cow::into_owned)
             .unwrap_or_default(),
     };
     let kind = match kind {
@@ -223,6 +226,10 @@ fn text(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are handed over, by map_err"
+)]
 pub(super) fn broken(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::Archive("the archive is cut off".to_owned()),

@@ -14,10 +14,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{
-        AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, chmodat, chownat, fchmod,
-        fchown, linkat, mkdirat, mknodat, openat, symlinkat, unlinkat, utimensat,
-    },
+    fs::{AtFlags, FileType, Mode, OFlags, linkat, mkdirat, mknodat, openat, symlinkat, unlinkat},
     io::Errno,
 };
 
@@ -25,6 +22,7 @@ use super::{
     Abandoned, Error, MAX_DEPTH,
     archive::{Archive, Entry, Kind, broken},
     attributes,
+    metadata::{Metadata, set_modified},
     owner::Ownership,
     show,
 };
@@ -39,21 +37,6 @@ pub(super) struct Unpacked {
     pub(super) entries: u64,
     /// What the archive says of its own top directory, if it does.
     pub(super) top: Option<Metadata>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Metadata {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) mode: u32,
-}
-
-impl Metadata {
-    pub(super) fn apply(self, file: impl AsFd) -> rustix::io::Result<()> {
-        fchown(&file, uid(self.uid), gid(self.gid))?;
-        // After the owner: changing that takes the special bits away.
-        fchmod(&file, Mode::from_raw_mode(self.mode))
-    }
 }
 
 pub(super) struct Extractor<'a> {
@@ -147,15 +130,7 @@ impl<'a> Extractor<'a> {
             Kind::Symlink => {
                 let target = OsStr::from_bytes(&entry.link);
                 replacing(parent, name, || symlinkat(target, parent, name)).map_err(failed)?;
-                let no_follow = AtFlags::SYMLINK_NOFOLLOW;
-                chownat(
-                    parent,
-                    name,
-                    uid(metadata.uid),
-                    gid(metadata.gid),
-                    no_follow,
-                )
-                .map_err(failed)?;
+                metadata.apply_owner(parent, name).map_err(failed)?;
                 set_modified(parent, name, entry.modified).map_err(failed)?;
             }
             Kind::HardLink => {
@@ -173,17 +148,7 @@ impl<'a> Extractor<'a> {
                 let kind = FileType::Fifo;
                 replacing(parent, name, || mknodat(parent, name, kind, Mode::RUSR, 0))
                     .map_err(failed)?;
-                let no_follow = AtFlags::SYMLINK_NOFOLLOW;
-                chownat(
-                    parent,
-                    name,
-                    uid(metadata.uid),
-                    gid(metadata.gid),
-                    no_follow,
-                )
-                .map_err(failed)?;
-                let mode = Mode::from_raw_mode(metadata.mode);
-                chmodat(parent, name, mode, AtFlags::empty()).map_err(failed)?;
+                metadata.apply_unopened(parent, name).map_err(failed)?;
             }
         }
         Ok(())
@@ -289,30 +254,6 @@ fn write<R: Read>(
 pub(super) fn open_directory(parent: impl AsFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(parent, name, flags, Mode::empty())
-}
-
-fn set_modified(parent: &OwnedFd, name: &[u8], modified: i64) -> rustix::io::Result<()> {
-    let time = Timespec {
-        tv_sec: modified,
-        tv_nsec: 0,
-    };
-    let times = Timestamps {
-        last_access: time,
-        last_modification: time,
-    };
-    match utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
-        // A time that this file system cannot hold.
-        Err(Errno::INVAL | Errno::RANGE) => Ok(()),
-        set => set,
-    }
-}
-
-pub(super) fn uid(id: u32) -> Option<Uid> {
-    Some(Uid::from_raw(id))
-}
-
-pub(super) fn gid(id: u32) -> Option<Gid> {
-    Some(Gid::from_raw(id))
 }
 
 fn failed(path: &[u8], source: io::Error) -> Error {

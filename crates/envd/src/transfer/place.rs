@@ -20,7 +20,8 @@ use rustix::{
 
 use super::{
     Abandoned, Error, MAX_DEPTH,
-    extract::{Metadata, Unpacked, open_directory},
+    extract::{Unpacked, open_directory},
+    metadata::Metadata,
     request::{Source, Target, Wish},
     show,
 };
@@ -108,9 +109,8 @@ fn walk(scratch: &OwnedFd, unpacked: &Unpacked, path: &[String]) -> Result<Optio
     let Some((last, parents)) = path.split_last() else {
         let found = fstat(&at).map_err(io)?;
         let unsaid = Metadata {
-            uid: found.st_uid,
-            gid: found.st_gid,
             mode: NEW_DIRECTORY,
+            ..Metadata::of(&found)
         };
         return Ok(Some(Found::Directory(at, unpacked.top.unwrap_or(unsaid))));
     };
@@ -130,12 +130,7 @@ fn walk(scratch: &OwnedFd, unpacked: &Unpacked, path: &[String]) -> Result<Optio
     };
     if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
         let directory = open_directory(&at, last.as_bytes()).map_err(io)?;
-        let metadata = Metadata {
-            uid: found.st_uid,
-            gid: found.st_gid,
-            mode: found.st_mode & 0o7777,
-        };
-        return Ok(Some(Found::Directory(directory, metadata)));
+        return Ok(Some(Found::Directory(directory, Metadata::of(&found))));
     }
     let name = CString::new(last.as_str()).map_err(|e| failed(last, e.into()))?;
     Ok(Some(Found::Other(at, name)))

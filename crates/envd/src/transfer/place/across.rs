@@ -1,23 +1,19 @@
 //! To another file system, where nothing can be moved.
 
-use std::{
-    ffi::CString,
-    fs::File,
-    io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{ffi::CString, fs::File, io, os::fd::OwnedFd};
 
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, chmodat, chownat, mkdirat,
-        mknodat, openat, readlinkat, statat, symlinkat, unlinkat, utimensat,
+        AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, mknodat, openat, readlinkat, statat,
+        symlinkat, unlinkat,
     },
     io::Errno,
 };
 
 use crate::transfer::{
     attributes,
-    extract::{Metadata, gid, open_directory, uid},
+    extract::open_directory,
+    metadata::{Metadata, set_modified},
 };
 
 /// An empty one like that in the scratch.
@@ -31,7 +27,7 @@ pub(super) fn make_directory(
     mkdirat(to, new_name, Mode::RWXU)?;
     let made = open_directory(to, new_name.as_bytes())?;
     attributes::write(&made, &attributes::read(&source))?;
-    metadata(&rustix::fs::fstat(&source)?).apply(&made)
+    Metadata::of(&fstat(&source)?).apply(&made)
 }
 
 /// A file, link or FIFO in place of what is there. What is half copied is removed.
@@ -70,8 +66,8 @@ fn copy_file(
     let mut copy: File = openat(to, new_name, flags, Mode::RUSR)?.into();
     io::copy(&mut source, &mut copy)?;
     attributes::write(&copy, &attributes::read(&source))?;
-    metadata(found).apply(copy.as_fd())?;
-    Ok(set_times(to, new_name, found)?)
+    Metadata::of(found).apply(&copy)?;
+    Ok(set_modified(to, new_name.as_bytes(), found.st_mtime)?)
 }
 
 fn copy_link(
@@ -83,47 +79,11 @@ fn copy_link(
 ) -> io::Result<()> {
     let target = readlinkat(from, name, Vec::new())?;
     symlinkat(&target, to, new_name)?;
-    let no_follow = AtFlags::SYMLINK_NOFOLLOW;
-    chownat(
-        to,
-        new_name,
-        uid(found.st_uid),
-        gid(found.st_gid),
-        no_follow,
-    )?;
-    Ok(set_times(to, new_name, found)?)
+    Metadata::of(found).apply_owner(to, new_name.as_bytes())?;
+    Ok(set_modified(to, new_name.as_bytes(), found.st_mtime)?)
 }
 
 fn copy_fifo(to: &OwnedFd, new_name: &CString, found: &Stat) -> io::Result<()> {
     mknodat(to, new_name, FileType::Fifo, Mode::RUSR, 0)?;
-    let no_follow = AtFlags::SYMLINK_NOFOLLOW;
-    chownat(
-        to,
-        new_name,
-        uid(found.st_uid),
-        gid(found.st_gid),
-        no_follow,
-    )?;
-    let mode = Mode::from_raw_mode(found.st_mode & 0o7777);
-    Ok(chmodat(to, new_name, mode, AtFlags::empty())?)
-}
-
-fn metadata(found: &Stat) -> Metadata {
-    Metadata {
-        uid: found.st_uid,
-        gid: found.st_gid,
-        mode: found.st_mode & 0o7777,
-    }
-}
-
-fn set_times(to: &OwnedFd, name: &CString, found: &Stat) -> rustix::io::Result<()> {
-    let time = Timespec {
-        tv_sec: found.st_mtime,
-        tv_nsec: 0,
-    };
-    let times = Timestamps {
-        last_access: time,
-        last_modification: time,
-    };
-    utimensat(to, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+    Ok(Metadata::of(found).apply_unopened(to, new_name.as_bytes())?)
 }
