@@ -37,6 +37,8 @@ class Repository:
     manifest: bytes | None = None
     # Answers with this status before the manifest is served, this often.
     failures: int = 0
+    # Large blobs stop halfway until this is set.
+    held: threading.Event | None = None
     requests: list[str] = field(default_factory=list)
 
     @property
@@ -152,7 +154,19 @@ class Handler(BaseHTTPRequestHandler):
         cut = repository.cut_after
         whole = cut is None or len(body) <= cut or (repository.resumable and begin)
         rest = body[begin:]
+        if repository.held is not None and len(rest) > 1 << 20:
+            return self.hold(rest, repository.held)
         return self.answer(206 if begin else 200, rest, headers=headers, send=len(rest) if whole else cut)
+
+    def hold(self, body: bytes, held: threading.Event) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        half = len(body) // 2
+        self.wfile.write(body[:half])
+        self.wfile.flush()
+        held.wait(60)
+        self.wfile.write(body[half:])
 
     def answer(
         self,
