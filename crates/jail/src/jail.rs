@@ -204,8 +204,7 @@ impl Runtime for Jail {
         let sandbox = self.sandbox(id)?;
         let disk = self.folder(id).join("disk.img");
         // Through the host's page cache: the copy is what must be on its disk.
-        self.stop_with(id, sandbox.clone(), |sandbox| sandbox.flush())
-            .await?;
+        self.stop_with(id, sandbox.clone(), Sandbox::flush).await?;
         let overlays = sandbox.overlays.clone();
         drop(sandbox);
         export::export(&self.config.programs.init, &disk, overlays, target).await

@@ -194,6 +194,12 @@ impl LocalNode {
         if entries.contains_key(&spec.id) {
             return Ok(None);
         }
+        if spec.purpose == Purpose::Warm && self.pool.is_closed() {
+            return Err(Error::NoCapacity {
+                what: "the server stops".to_owned(),
+                retry_after: RETRY_PAUSE,
+            });
+        }
         if let Some(snapshot) = &spec.snapshot
             && self.snapshots.get(snapshot).is_none()
         {

@@ -32,7 +32,13 @@ pub use config::PoolConfig;
 pub(crate) use keeper::keep;
 pub(crate) use shelves::Member;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use parking_lot::Mutex;
 use soulbox_runtime::WarmWish;
@@ -58,6 +64,8 @@ pub(crate) struct Pool {
     pub(crate) config: PoolConfig,
     /// Locked before the node's entries where both are needed, and never across an await.
     shelves: Mutex<Shelves>,
+    /// Set before the last look at who is there, and looked at before anybody is added.
+    closed: AtomicBool,
     /// There is something to fill or to empty.
     changed: Notify,
 }
@@ -67,12 +75,17 @@ impl Pool {
         Self {
             shelves: Mutex::new(Shelves::new(&config)),
             config,
+            closed: AtomicBool::new(false),
             changed: Notify::new(),
         }
     }
 
     pub(crate) fn is_off(&self) -> bool {
         self.config.is_off()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     pub(crate) fn shelves(&self) -> parking_lot::MutexGuard<'_, Shelves> {
@@ -109,8 +122,15 @@ impl LocalNode {
 
     /// Ends all waiting sandboxes and makes no more: for when the server stops.
     pub async fn close_pool(&self) {
-        let (Ok(node), members) = (self.owned(), self.pool().shelves().close()) else {
-            return;
+        let Ok(node) = self.owned() else { return };
+        self.pool().closed.store(true, Ordering::SeqCst);
+        self.pool().shelves().close();
+        let members: Vec<_> = {
+            let entries = self.entries().lock();
+            let waiting = entries
+                .values()
+                .filter(|entry| entry.spec.purpose == Purpose::Warm);
+            waiting.map(|entry| entry.id().clone()).collect()
         };
         let mut ending = tokio::task::JoinSet::new();
         for id in members {

@@ -20,7 +20,7 @@ use super::{
 use crate::{LocalNode, folder::Warm, local::blocking};
 
 const TICK: Duration = Duration::from_secs(1);
-/// Made at a time; one while users wait for theirs.
+/// Made at a time while nobody waits for a sandbox; fewer while users do.
 const AT_ONCE: usize = 2;
 /// What one is taken to need before one of its kind was measured.
 const GUESS: u64 = 64 << 20;
@@ -69,7 +69,7 @@ impl LocalNode {
 
     fn fill_shelves(self: &Arc<Self>, making: &mut JoinSet<()>) {
         let pool = self.pool();
-        let at_once = if self.users_wait() { 1 } else { AT_ONCE };
+        let at_once = AT_ONCE.saturating_sub(self.being_made_for_users());
         while making.len() < at_once && self.can_afford_one_more() {
             let mut shelves = pool.shelves();
             let Some(wish) = shelves.lacking(&pool.config, Instant::now()) else {
@@ -124,11 +124,12 @@ impl LocalNode {
         used.map(|sample| sample.stats.memory_bytes).sum()
     }
 
-    fn users_wait(&self) -> bool {
+    fn being_made_for_users(&self) -> usize {
         let entries = self.entries().lock();
-        entries
+        let made = entries
             .values()
-            .any(|e| e.state == SandboxState::Creating && e.spec.purpose != Purpose::Warm)
+            .filter(|e| e.state == SandboxState::Creating && e.spec.purpose != Purpose::Warm);
+        made.count()
     }
 
     async fn make_one(self: Arc<Self>, wish: WarmWish) {

@@ -193,14 +193,11 @@ impl Shelves {
             .retain(|wish, _| wish.build.as_deref() != Some(build));
     }
 
-    /// Everybody who waits or is claimed; there will be no more.
-    pub(super) fn close(&mut self) -> Vec<SandboxId> {
+    /// Nobody waits any more, and nobody will.
+    pub(super) fn close(&mut self) {
         self.closed = true;
-        let waiting = self.kinds.drain().flat_map(|(_, shelf)| shelf.ready);
-        let mut all: Vec<_> = waiting.map(|member| member.id).collect();
-        all.extend(self.claimed.drain().map(|(id, _)| id));
-        all.append(&mut self.unwanted);
-        all
+        self.kinds.clear();
+        self.claimed.clear();
     }
 
     /// Takes off their shelves: who is too many, whose build is not `current` any more, and whose
