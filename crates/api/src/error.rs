@@ -9,10 +9,13 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde::Serialize;
-use soulbox_control::{Error as ControlError, volume::Error as VolumeError};
+use soulbox_control::{Error as ControlError, build::FilesError, volume::Error as VolumeError};
 use soulbox_runtime::Error as NodeError;
 
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
+
+/// Until a build may have ended.
+const BUILD_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -123,6 +126,8 @@ impl From<ControlError> for ApiError {
             | ControlError::SandboxPaused { .. }
             | ControlError::TemplateNotFound(_)
             | ControlError::TagNotFound { .. }
+            | ControlError::TemplateNotBuilt(_)
+            | ControlError::BuildNotFound(_)
             | ControlError::SecretNotFound(_)
             | ControlError::VolumeNotFound(_)
             | ControlError::WebhookNotFound(_)
@@ -130,10 +135,22 @@ impl From<ControlError> for ApiError {
             ControlError::Invalid(_)
             | ControlError::VolumeExists(_)
             | ControlError::InvalidReference(_)
+            | ControlError::TemplateInUse { .. }
             | ControlError::SnapshotInUse { .. } => plain(StatusCode::BAD_REQUEST),
-            ControlError::TemplateForbidden(_) | ControlError::TemplateOfAnother(_) => {
-                plain(StatusCode::FORBIDDEN)
+            ControlError::TemplateForbidden(_)
+            | ControlError::TemplateOfAnother(_)
+            | ControlError::UploadLink => plain(StatusCode::FORBIDDEN),
+            ControlError::TooManyBuilds(_) => {
+                plain(StatusCode::TOO_MANY_REQUESTS).retry(Retry::After(BUILD_PAUSE))
             }
+            ControlError::NoBuilder => plain(StatusCode::SERVICE_UNAVAILABLE).retry(Retry::Never),
+            ControlError::TemplateBuilding { .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
+                .coded("template_building")
+                .retry(Retry::After(BUILD_PAUSE)),
+            ControlError::TemplateBuildFailed { .. } => {
+                plain(StatusCode::INTERNAL_SERVER_ERROR).coded("template_build_failed")
+            }
+            ControlError::Files(error) => from_files(&error),
             ControlError::SecretExists(_)
             | ControlError::SecretBusy(_)
             | ControlError::VolumeInUse { .. }
@@ -143,6 +160,8 @@ impl From<ControlError> for ApiError {
             | ControlError::ForkOfPaused { .. }
             | ControlError::SandboxNotRunning { .. }
             | ControlError::TenantExists(_)
+            | ControlError::NameTaken { .. }
+            | ControlError::BuildEnded(_)
             | ControlError::LastKey => plain(StatusCode::CONFLICT),
             ControlError::GuestUnresponsive { .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
                 .coded("sandbox_snapshot_guest_agent_unresponsive")
@@ -186,6 +205,16 @@ impl From<VolumeError> for ApiError {
             VolumeError::NoSpace => plain(StatusCode::INSUFFICIENT_STORAGE),
             VolumeError::Io { .. } => internal(&error),
         }
+    }
+}
+
+fn from_files(error: &FilesError) -> ApiError {
+    let plain = |status| ApiError::new(status, error.to_string());
+    match error {
+        FilesError::TooLarge { .. } => plain(StatusCode::PAYLOAD_TOO_LARGE),
+        FilesError::Cut(_) => plain(StatusCode::BAD_REQUEST),
+        FilesError::Io(source) if disk_is_full(source) => disk_full(),
+        FilesError::Io(_) => internal(error),
     }
 }
 

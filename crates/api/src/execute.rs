@@ -68,7 +68,10 @@ pub(crate) async fn execute(
     }
     let parallel = batch.parallel.unwrap_or(1).clamp(1, MOST_PARALLEL);
     let executor = Executor::new(app.control.enter(&caller.tenant, &id).await?);
-    let each = stream::iter(&batch.executions).map(|execution| executor.execute(execution));
+    let each = stream::iter(batch.executions).map(|execution| {
+        let executor = &executor;
+        async move { executor.execute(&execution).await }
+    });
     let results = each
         .buffered(parallel)
         .map(|result| match result {

@@ -8,12 +8,14 @@
 //! - `secrets`, `volumes`, `volume_content`: what tenants keep between sandboxes
 //! - `events`, `webhooks`, `team_metrics`: what happened
 //! - `unsupported`: what is not built yet says so
-//! - `auth`, `body`, `path`, `query`: reading a request
+//! - `auth`, `base_url`, `body`, `path`, `query`: reading a request
 //! - `page`, `wire`: writing an answer
 //! - `cors`, `trace`: around every request
 
 mod auth;
+mod base_url;
 mod body;
+mod builds;
 mod cors;
 mod domain;
 mod error;
@@ -39,4 +41,7 @@ mod volumes;
 mod webhooks;
 mod wire;
 
-pub use self::router::{ApiConfig, router};
+pub use self::{
+    base_url::OverTls,
+    router::{ApiConfig, router},
+};

@@ -10,10 +10,10 @@ use http::StatusCode;
 use soulbox_control::Control;
 
 use crate::{
-    cors,
+    builds, cors,
     error::ApiError,
-    events, execute, health, keys, sandboxes, secrets, snapshots, tags, team_metrics, teams, templates,
-    trace,
+    events, execute, health, keys, sandboxes, secrets, snapshots, tags, team_metrics, teams,
+    templates, trace,
     unsupported::{anywhere, gone},
     volume_content, volumes, webhooks,
 };
@@ -76,8 +76,6 @@ fn sandbox_routes() -> Router<App> {
 }
 
 fn template_routes() -> Router<App> {
-    let history = || anywhere("the history of tags", "list the tags instead");
-    let build = || anywhere("building a template", "use `base` and install at run time");
     Router::new()
         .route("/templates", get(templates::list).post(gone))
         .route("/v2/templates", get(templates::list_pages).post(gone))
@@ -95,20 +93,24 @@ fn template_routes() -> Router<App> {
         .route("/templates/{id}/tags", get(tags::list))
         .route("/templates/{id}/tags/count", get(tags::count))
         .route("/templates/{id}/tags/exists", get(tags::exists))
+        .route("/templates/{id}/builds/{build}/status", get(builds::status))
+        .route("/templates/{id}/builds/{build}/logs", get(builds::logs))
+        .route("/v3/templates", post(builds::ask))
         .route(
-            "/templates/{id}/builds/{build}/status",
-            get(templates::build_status),
+            "/templates/{id}/files/{hash}",
+            get(builds::link).put(builds::upload),
         )
         .route(
-            "/templates/{id}/builds/{build}/logs",
-            get(templates::build_logs),
+            "/templates/{id}/builds/{build}",
+            post(gone).delete(builds::cancel),
         )
-        .route("/v3/templates", build())
-        .route("/templates/{id}/files/{hash}", build())
-        .route("/templates/{id}/builds/{build}", post(gone))
-        .route("/v2/templates/{id}/builds/{build}", build())
-        .route("/templates/{id}/tags/groups", history())
-        .route("/templates/{id}/tags/{tag}/assignments", history())
+        .route("/v2/templates/{id}/builds/{build}", post(builds::start))
+        .route("/templates/builtin/{name}", post(builds::builtin))
+        .route("/templates/{id}/tags/groups", get(tags::groups))
+        .route(
+            "/templates/{id}/tags/{tag}/assignments",
+            get(tags::assignments),
+        )
 }
 
 fn tenant_routes() -> Router<App> {

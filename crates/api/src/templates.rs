@@ -1,12 +1,11 @@
-//! Templates: the server's own, which anybody can use and nobody can change, and the tenants'
-//! snapshots.
+//! Templates: the server's own, which anybody can use and nobody can change, the tenants' own, and
+//! their snapshots.
 
 use axum::{Json, extract::State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use soulbox_control::{Error as ControlError, Reference, Template, TemplateBuild};
+use soulbox_control::{Error as ControlError, Published, Reference, Template, TemplateBuild};
 use soulbox_types::ENVD_VERSION;
-use uuid::Uuid;
 
 use crate::{
     auth::Caller,
@@ -62,30 +61,14 @@ struct Build {
     status: &'static str,
     created_at: String,
     updated_at: String,
-    finished_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
     cpu_count: u32,
     #[serde(rename = "memoryMB")]
     memory_mb: u32,
     #[serde(rename = "diskSizeMB")]
     disk_size_mb: u32,
     envd_version: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct BuildStatus {
-    #[serde(rename = "templateID")]
-    template_id: String,
-    #[serde(rename = "buildID")]
-    build_id: String,
-    status: &'static str,
-    logs: [(); 0],
-    log_entries: [(); 0],
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct BuildLogs {
-    logs: [(); 0],
 }
 
 #[derive(Debug, Serialize)]
@@ -107,8 +90,7 @@ pub(crate) struct PatchBody {
 
 impl From<Template> for TemplateAnswer {
     fn from(template: Template) -> Self {
-        let names = full_names(&template);
-        let updated_at = template.builds.last().map(|build| build.created_at);
+        let updated_at = template.builds.iter().map(|build| build.updated_at).max();
         let info = template.info;
         Self {
             template_id: info.id.into(),
@@ -117,7 +99,7 @@ impl From<Template> for TemplateAnswer {
             memory_mb: info.limits.memory_mib,
             disk_size_mb: info.limits.disk_mib,
             public: info.public,
-            names,
+            names: template.names,
             aliases: info.aliases,
             created_at: timestamp(info.created_at),
             updated_at: timestamp(updated_at.unwrap_or(info.created_at)),
@@ -126,7 +108,7 @@ impl From<Template> for TemplateAnswer {
             spawn_count: template.spawn_count,
             build_count: template.builds.len(),
             envd_version: ENVD_VERSION,
-            build_status: "ready",
+            build_status: template.status.as_str(),
             is_default: template.namespace.is_none(),
         }
     }
@@ -134,29 +116,17 @@ impl From<Template> for TemplateAnswer {
 
 impl From<&TemplateBuild> for Build {
     fn from(build: &TemplateBuild) -> Self {
-        let at = timestamp(build.created_at);
         Self {
             id: build.id.clone(),
-            status: "ready",
-            created_at: at.clone(),
-            updated_at: at.clone(),
-            finished_at: at,
+            status: build.status.as_str(),
+            created_at: timestamp(build.created_at),
+            updated_at: timestamp(build.updated_at),
+            finished_at: build.finished_at.map(timestamp),
             cpu_count: build.limits.cpu_count(),
             memory_mb: build.limits.memory_mib,
             disk_size_mb: build.limits.disk_mib,
             envd_version: ENVD_VERSION,
         }
-    }
-}
-
-/// With the namespace, where there is one.
-fn full_names(template: &Template) -> Vec<String> {
-    let aliases = template.info.aliases.iter();
-    match &template.namespace {
-        None => aliases.cloned().collect(),
-        Some(namespace) => aliases
-            .map(|alias| format!("{namespace}/{alias}"))
-            .collect(),
     }
 }
 
@@ -168,7 +138,7 @@ pub(crate) async fn list(
     check_team(&caller, &query)?;
     Ok(Json(
         app.control
-            .templates()
+            .templates(&caller.tenant)
             .into_iter()
             .map(TemplateAnswer::from)
             .collect(),
@@ -182,9 +152,11 @@ pub(crate) async fn list_pages(
 ) -> Result<Page<TemplateAnswer>> {
     check_team(&caller, &query)?;
     let Page { items, next } =
-        Paging::from_query(&query)?.cut(app.control.templates(), |template| Position {
-            at: template.info.created_at,
-            id: template.info.id.to_string(),
+        Paging::from_query(&query)?.cut(app.control.templates(&caller.tenant), |template| {
+            Position {
+                at: template.info.created_at,
+                id: template.info.id.to_string(),
+            }
         });
     Ok(Page {
         items: items.into_iter().map(TemplateAnswer::from).collect(),
@@ -195,7 +167,7 @@ pub(crate) async fn list_pages(
 pub(crate) async fn list_default(State(app): State<App>, _: Caller) -> Json<Vec<TemplateAnswer>> {
     Json(
         app.control
-            .templates()
+            .default_templates()
             .into_iter()
             .map(TemplateAnswer::from)
             .collect(),
@@ -228,7 +200,7 @@ pub(crate) async fn alias(
     }))
 }
 
-/// A snapshot, with all of its tags.
+/// A template or a snapshot, with all of its builds and tags.
 pub(crate) async fn delete(
     State(app): State<App>,
     caller: Caller,
@@ -236,18 +208,20 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode> {
     let reference = Reference::parse(&name)?;
     app.control
-        .delete_snapshot(&caller.tenant, &reference)
+        .delete_template(&caller.tenant, &reference)
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Publishing claims the bare name as well.
 pub(crate) async fn patch_v1(
     State(app): State<App>,
     caller: Caller,
     Segment(name): Segment<String>,
     OptionalJson(body): OptionalJson<PatchBody>,
 ) -> Result<Json<()>> {
-    patch(&app, &caller, name, &body).map(|_| Json(()))
+    patch(&app, &caller, &name, &body, Published::Everywhere).await?;
+    Ok(Json(()))
 }
 
 pub(crate) async fn patch_v2(
@@ -256,36 +230,10 @@ pub(crate) async fn patch_v2(
     Segment(name): Segment<String>,
     OptionalJson(body): OptionalJson<PatchBody>,
 ) -> Result<Json<Names>> {
-    patch(&app, &caller, name, &body).map(|template| {
-        Json(Names {
-            names: full_names(&template),
-        })
-    })
-}
-
-pub(crate) async fn build_status(
-    State(app): State<App>,
-    caller: Caller,
-    Segment((name, build)): Segment<(String, String)>,
-) -> Result<Json<BuildStatus>> {
-    let template = find_build(&app, &caller, &name, &build)?;
-    Ok(Json(BuildStatus {
-        template_id: template.info.id.into(),
-        build_id: build,
-        status: "ready",
-        logs: [],
-        log_entries: [],
+    let template = patch(&app, &caller, &name, &body, Published::InNamespace).await?;
+    Ok(Json(Names {
+        names: template.names,
     }))
-}
-
-/// Neither the server's templates nor snapshots are built from steps: there is nothing to log.
-pub(crate) async fn build_logs(
-    State(app): State<App>,
-    caller: Caller,
-    Segment((name, build)): Segment<(String, String)>,
-) -> Result<Json<BuildLogs>> {
-    find_build(&app, &caller, &name, &build)?;
-    Ok(Json(BuildLogs { logs: [] }))
 }
 
 /// By id or name, whatever the tag.
@@ -295,28 +243,34 @@ pub(crate) fn find(app: &App, caller: &Caller, name: &str) -> Result<Template> {
     Ok(found.ok_or_else(|| ControlError::TemplateNotFound(name.to_owned()))?)
 }
 
-fn find_build(app: &App, caller: &Caller, name: &str, build: &str) -> Result<Template> {
-    if Uuid::try_parse(build).is_err() {
-        return Err(ApiError::bad_request("Invalid build ID"));
-    }
+async fn patch(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    body: &PatchBody,
+    published: Published,
+) -> Result<Template> {
     let template = find(app, caller, name)?;
-    if template.builds.iter().all(|own| own.id != build) {
-        return Err(ApiError::not_found(format!("build '{build}' not found")));
-    }
-    Ok(template)
-}
-
-fn patch(app: &App, caller: &Caller, name: String, body: &PatchBody) -> Result<Template> {
-    let template = find(app, caller, &name)?;
-    match body.public {
-        None => Ok(template),
-        Some(public) if public == template.info.public => Ok(template),
-        Some(_) if template.namespace.is_some() => Err(ApiError::not_supported(
+    let Some(public) = body.public else {
+        return Ok(template);
+    };
+    let snapshot = template.builds.iter().any(|build| build.image.is_some());
+    if snapshot && public {
+        return Err(ApiError::not_supported(
             "publishing a snapshot",
             "share its files instead",
-        )),
-        Some(_) => Err(ControlError::TemplateForbidden(name).into()),
+        ));
     }
+    let servers = template.namespace.is_none();
+    if snapshot || (servers && template.info.public == public) {
+        return Ok(template);
+    }
+    let reference = Reference::parse(name)?;
+    let published = public.then_some(published);
+    let published = app
+        .control
+        .publish_template(&caller.tenant, &reference, published);
+    Ok(published.await?)
 }
 
 fn check_team(caller: &Caller, query: &Query) -> Result<()> {

@@ -44,6 +44,9 @@ impl Dispatch {
         let started = Instant::now();
         let method = request.method().clone();
         request.extensions_mut().insert(client);
+        if client.tls {
+            request.extensions_mut().insert(soulbox_api::OverTls);
+        }
         let (route, response) = if self.proxy.claims(&request) {
             // Neither path nor query of traffic to sandboxes is ours to log.
             let span = tracing::debug_span!("proxy", %method, host = host(&request));

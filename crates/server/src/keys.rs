@@ -144,6 +144,7 @@ mod tests {
             volumes: None,
             volume_limit_mib: 64,
             webhooks: soulbox_control::WebhookConfig::default(),
+            builds: None,
         };
         Control::open(config, store, FakeNode::without_sandbox())
             .await

@@ -42,6 +42,7 @@ struct CreateBody {
     memory_mb: Option<u32>,
     #[serde(rename = "diskSizeMB")]
     disk_size_mb: Option<u32>,
+    instance_type: Option<String>,
     #[serde(flatten)]
     features: Features,
 }
@@ -108,7 +109,9 @@ impl CreateBody {
                 cpu_count: self.cpu_count,
                 memory_mib: self.memory_mb,
                 disk_mib: self.disk_size_mb,
-            },
+                preset: None,
+            }
+            .with_instance_type(self.instance_type.as_deref())?,
             idempotency,
         })
     }
