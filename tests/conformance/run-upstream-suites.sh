@@ -11,7 +11,8 @@
 #
 # The suites reach the server as its users do with a domain: over HTTPS, by name, with only
 # E2B_DOMAIN, E2B_API_KEY and the certificate set. Patterns select files by a part of their path;
-# without one, the files for what SoulBox supports so far are run.
+# without one, the files for what SoulBox supports so far are run. The images that template builds
+# ask Docker Hub for (ubuntu:22.04, e2bdev/base) come from a registry beside the server.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 checkout=$(cd "${1:?the path of a checkout of the E2B repository}" && pwd)
@@ -37,13 +38,13 @@ js_files=(
     tests/sandbox/create tests/sandbox/connect tests/sandbox/kill tests/sandbox/timeout
     tests/sandbox/host tests/sandbox/metrics tests/sandbox/secure
     tests/sandbox/snapshot tests/sandbox/fork tests/sandbox/lifecyclePayload
-    tests/api/snapshot tests/template/exists
+    tests/api/snapshot tests/template
 )
 python_files=(
     test_sbx_info test_sbx_kill test_sbx_list commands/ files/ pty/ shared/git
     test_create.py test_connect.py test_kill.py test_timeout.py test_host.py test_metrics.py test_secure.py
     test_snapshot test_sbx_snapshot test_fork.py
-    template_sync/test_exists template_async/test_exists
+    template_sync/ template_async/ shared/template
 )
 # These connect to public addresses from inside a sandbox: only where that is allowed.
 if [ "${OPEN_INTERNET:-}" = 1 ]; then
@@ -74,7 +75,7 @@ run_python() {
 export -f run_js run_python
 # Arrays do not survive export: the inner shell gets them as declarations.
 python3 -c 'import httpx' 2> /dev/null && python=python3 || python=$venv/bin/python
-env -u E2B_API_KEY "$python" "$project/tests/support/with_server.py" bash -c "
+env -u E2B_API_KEY "$python" "$project/tests/support/with_server.py" --registry bash -c "
     set -euo pipefail
     unset E2B_API_URL E2B_SANDBOX_URL
     project='$project' checkout='$checkout' venv='$venv' out='$out'

@@ -1,6 +1,7 @@
 """Runs a command beside a server of its own, with that server's TLS environment.
 
-The plain mode's variables come along as PLAIN_*.
+The plain mode's variables come along as PLAIN_*. With `--registry` first, Docker Hub's names lead to
+a registry beside it, whose own name is in REGISTRY.
 """
 
 import os
@@ -12,20 +13,32 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from support.images.catalogue import publish  # noqa: E402
+from support.images.registry import Registry  # noqa: E402
 from support.server import Server, clean_environment  # noqa: E402
 
 
 def main() -> int:
     scratch = Path(tempfile.mkdtemp(prefix="soulbox-test-"))
-    server = Server(scratch / "data")
+    command, registry, extra, told = sys.argv[1:], None, [], {}
+    if command[0] == "--registry":
+        command.pop(0)
+        registry = Registry(scratch / "registry")
+        extra = ["--registry-allow", registry.name, "--registry-mirror", f"docker.io={registry.url}"]
+        told = {"REGISTRY": registry.name}
+    server = Server(scratch / "data", extra=extra)
     try:
+        if registry:
+            publish(registry)
         server.start()
         plain = {f"PLAIN_{name}": value for name, value in server.env.items()}
-        extra = {"SOULBOX_DATA": str(server.data), "SOULBOX_URL": server.url}
-        environment = clean_environment() | server.env_tls | plain | extra
-        return subprocess.run(sys.argv[1:], env=environment).returncode
+        told |= {"SOULBOX_DATA": str(server.data), "SOULBOX_URL": server.url}
+        environment = clean_environment() | server.env_tls | plain | told
+        return subprocess.run(command, env=environment).returncode
     finally:
         server.finish()
+        if registry:
+            registry.close()
         if os.environ.get("SOULBOX_TEST_KEEP") is None:
             shutil.rmtree(scratch, ignore_errors=True)
 
