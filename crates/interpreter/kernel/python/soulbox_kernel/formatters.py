@@ -54,10 +54,8 @@ def value_of(value):
         return None
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    try:
-        return plain(value)
-    except Unserialisable:
-        return str(value)
+    wrapped = plain([value])
+    return str(value) if wrapped is None else wrapped[0]
 
 
 def figure(shown):
@@ -68,10 +66,6 @@ def figure(shown):
         return chart_of_figure(shown) or {}
     except Exception:
         return {}
-
-
-class Unserialisable(Exception):
-    pass
 
 
 def plain(value):
