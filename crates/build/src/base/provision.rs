@@ -194,6 +194,9 @@ async fn run(room: &Room, luggage: &Luggage, journal: &Journal) -> Result<()> {
 async fn put(room: &Room, path: &str, content: &[u8]) -> Result<()> {
     const NAME: &str = "file";
     let mut header = tar::Header::new_gnu();
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
     header.set_size(content.len() as u64);
     header.set_mode(0o755);
     let mut archive = tar::Builder::new(Vec::new());

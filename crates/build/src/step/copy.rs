@@ -163,6 +163,10 @@ async fn home(room: &Room, user: &str) -> Result<String> {
 
 fn failed(error: GuestError) -> Problem {
     let reason = match error {
+        // envd says itself what failed.
+        GuestError::Refused { message, .. } if message.starts_with("failed to ") => {
+            return Problem::told(message);
+        }
         GuestError::Refused { message, .. } => message,
         GuestError::Archive(error) => format!("the files cannot be read: {error}"),
         other => broken(other).to_string(),

@@ -1,6 +1,7 @@
 //! Builds for real: node, jail and guest programs, from the machine's own `base`. Needs root.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod images;
 mod support;
 
 use std::time::Duration;

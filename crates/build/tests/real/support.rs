@@ -28,7 +28,8 @@ use soulbox_types::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The machine may be busy, and Debian takes a while.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 pub(crate) struct Machine {
     pub(crate) builder: Builder,
@@ -171,6 +172,20 @@ impl Machine {
     }
 
     pub(crate) async fn say_as(&self, template: &Template, script: &str, user: &str) -> String {
+        self.tell(template, GuestCommand::login_shell(script, user))
+            .await
+    }
+
+    /// Where there is no bash.
+    pub(crate) async fn say_with(&self, template: &Template, shell: &str, script: &str) -> String {
+        let command = GuestCommand {
+            program: shell.to_owned(),
+            ..GuestCommand::login_shell(script, "")
+        };
+        self.tell(template, command).await
+    }
+
+    async fn tell(&self, template: &Template, command: GuestCommand) -> String {
         let now = UnixMillis::now();
         let spec = SandboxSpec {
             id: SandboxId::random(),
@@ -198,7 +213,7 @@ impl Machine {
         let mut text = Vec::new();
         guest
             .run(
-                &GuestCommand::login_shell(script, user),
+                &command,
                 &mut |_, bytes| text.extend_from_slice(bytes),
                 PATIENCE,
             )
@@ -316,6 +331,9 @@ pub(crate) fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, content) in files {
         let mut header = tar::Header::new_gnu();
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
         archive
