@@ -7,17 +7,25 @@
 #![expect(clippy::expect_used, reason = "a build that cannot go on stops here")]
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-const PROGRAMS: [&str; 3] = ["soulbox-envd", "soulbox-init", "soulbox-sudo"];
-const SOURCES: [&str; 5] = ["envd", "init", "sudo", "sys", "types"];
+const PROGRAMS: [&str; 4] = [
+    "soulbox-envd",
+    "soulbox-init",
+    "soulbox-sudo",
+    "soulbox-interpreter",
+];
+const SOURCES: [&str; 6] = ["envd", "init", "interpreter", "sudo", "sys", "types"];
+/// Parts of the interpreter's kernels that are for developing them.
+const NOT_INSTALLED: [&str; 4] = ["tests", "node_modules", "__pycache__", ".pytest_cache"];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=SOULBOX_GUEST_DIR");
     println!("cargo::rerun-if-env-changed=SOULBOX_GUEST_PROFILE");
+    list_kernel_files();
     let ready = env::var_os("SOULBOX_GUEST_DIR").map(PathBuf::from);
     let ours = ready.is_none();
     let directory = ready.unwrap_or_else(build);
@@ -33,6 +41,39 @@ fn main() {
         // What this script makes is younger than its own start: cargo would run it again.
         if !ours {
             println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+}
+
+/// Writes a list of the files that the interpreter's kernels consist of.
+fn list_kernel_files() {
+    let folder = Path::new(&required("CARGO_MANIFEST_DIR")).join("../interpreter/kernel");
+    let folder = folder.canonicalize().expect("the kernels' folder is there");
+    let mut paths = Vec::new();
+    collect(&folder, &mut paths);
+    paths.sort_unstable();
+    let mut list = String::from("&[\n");
+    for path in paths {
+        let name = path.strip_prefix(&folder).expect("it is below");
+        let entry = format!("    ({name:?}, include_bytes!({path:?})),\n");
+        list.push_str(&entry);
+    }
+    list.push_str("]\n");
+    let out = Path::new(&required("OUT_DIR")).join("interpreter_files.rs");
+    fs::write(out, list).expect("the list can be written");
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("the folder can be read").path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_none_or(|name| NOT_INSTALLED.contains(&name)) {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, paths);
+        } else {
+            paths.push(path);
         }
     }
 }

@@ -12,6 +12,11 @@ use sha2::{Digest, Sha256};
 const ENVD: &[u8] = include_bytes!(env!("SOULBOX_ENVD"));
 const INIT: &[u8] = include_bytes!(env!("SOULBOX_INIT"));
 const SUDO: &[u8] = include_bytes!(env!("SOULBOX_SUDO"));
+const INTERPRETER: &[u8] = include_bytes!(env!("SOULBOX_INTERPRETER"));
+
+/// What the interpreter's kernels consist of besides the program: path and content each.
+pub const INTERPRETER_FILES: &[(&str, &[u8])] =
+    include!(concat!(env!("OUT_DIR"), "/interpreter_files.rs"));
 
 /// Where the guest programs are on disk.
 #[derive(Debug, Clone)]
@@ -19,13 +24,15 @@ pub struct Programs {
     pub envd: PathBuf,
     pub init: PathBuf,
     pub sudo: PathBuf,
+    /// Only copied into templates.
+    pub interpreter: PathBuf,
 }
 
 /// Puts the programs into `<folder>/<hash>/`. Every sandbox executes the same files, so their
 /// pages are in memory once. Older versions stay while sandboxes run them: their inode lives on.
 pub fn install(folder: &Path) -> io::Result<Programs> {
     let mut hash = Sha256::new();
-    for program in [ENVD, INIT, SUDO] {
+    for program in [ENVD, INIT, SUDO, INTERPRETER] {
         hash.update(program);
     }
     let version = hex::encode(&hash.finalize()[..8]);
@@ -34,6 +41,7 @@ pub fn install(folder: &Path) -> io::Result<Programs> {
         envd: home.join("soulbox-envd"),
         init: home.join("soulbox-init"),
         sudo: home.join("soulbox-sudo"),
+        interpreter: home.join("soulbox-interpreter"),
     };
     if !home.is_dir() {
         // A crash half-way leaves only the temporary folder, which the next start replaces.
@@ -46,6 +54,7 @@ pub fn install(folder: &Path) -> io::Result<Programs> {
             ("soulbox-envd", ENVD),
             ("soulbox-init", INIT),
             ("soulbox-sudo", SUDO),
+            ("soulbox-interpreter", INTERPRETER),
         ] {
             let path = unfinished.join(name);
             fs::write(&path, bytes)?;

@@ -14,6 +14,7 @@
 //! - `wiring`: the one place where jail, node, store, control and api meet
 
 mod admin;
+mod builtins;
 mod config;
 mod connections;
 mod data_dir;

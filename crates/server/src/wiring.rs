@@ -1,11 +1,16 @@
 //! The one place where jail, node, store, control and api meet.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use soulbox_api::ApiConfig;
-use soulbox_control::{Control, ControlConfig, TemplateInfo, WebhookConfig, volume::Volumes};
+use soulbox_build::{Builder, BuilderConfig};
+use soulbox_control::{
+    BuildConfig, Control, ControlConfig, SERVER_TENANT, TemplateInfo, WebhookConfig,
+    volume::Volumes,
+};
 use soulbox_embed::Programs;
+use soulbox_image::{ImageConfig, ImageStore};
 use soulbox_jail::{Jail, JailConfig};
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Node, Runtime};
@@ -15,6 +20,7 @@ use soulbox_types::Secret;
 
 use crate::{
     Config,
+    builtins::BuiltIns,
     metrics::{Slots, SlotsNow},
     running::Parts,
 };
@@ -37,14 +43,14 @@ pub(crate) async fn assemble(
     let volumes = open_volumes(config).await?;
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
-    let jail = open_jail(config, programs, Arc::clone(&templates)).await?;
+    let jail = open_jail(config, programs.clone(), Arc::clone(&templates)).await?;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
             snapshots_dir: config.data_dir.join("snapshots"),
             max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
             min_free_disk: config.min_free_disk,
-            templates,
+            templates: Arc::clone(&templates),
             ready_limit: NodeConfig::READY_LIMIT,
             pool: PoolConfig {
                 max_total: config.warm,
@@ -57,6 +63,7 @@ pub(crate) async fn assemble(
     .context("could not take up the sandboxes")?;
     prune_layers(config, &template, &*node).await;
 
+    let builds = build_config(config, &programs, &template, templates, &node).await?;
     let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
         .await
         .context("could not open the database")?;
@@ -80,7 +87,7 @@ pub(crate) async fn assemble(
                 allow_private: config.webhook_allow_private,
                 ..WebhookConfig::default()
             },
-            builds: None,
+            builds: Some(builds),
         },
         store.clone(),
         Arc::clone(&node) as Arc<dyn Node>,
@@ -115,6 +122,57 @@ pub(crate) async fn assemble(
         }),
     };
     Ok((parts, key))
+}
+
+/// How templates are built here, the built-in ones among them.
+async fn build_config(
+    config: &Config,
+    programs: &Programs,
+    base: &Template,
+    templates: Arc<Templates>,
+    node: &Arc<LocalNode>,
+) -> anyhow::Result<BuildConfig> {
+    let mirrors = config.registry_mirrors.iter();
+    let images = ImageConfig {
+        mirrors: mirrors
+            .map(|mirror| (mirror.registry.clone(), mirror.url.clone()))
+            .collect(),
+        allow: config.registry_allow.clone(),
+        min_free_disk: config.min_free_disk,
+        ..ImageConfig::default()
+    };
+    let builder = BuilderConfig {
+        ca_bundle: authorities(base),
+        ..BuilderConfig::new(config.data_dir.join("templates"), programs.sudo.clone())
+    };
+    let (folder, node) = (config.data_dir.join("images"), Arc::clone(node));
+    let (known, programs, limits) = (Arc::clone(&templates), programs.clone(), config.limits);
+    let (builder, builtins) = tokio::task::spawn_blocking(move || {
+        let images = ImageStore::open(folder, images).context("could not open the images")?;
+        let builder = Builder::open(builder, node, known, Arc::new(images))
+            .context("could not open the templates' folder")?;
+        let builtins =
+            BuiltIns::load(&programs, limits).context("could not read the built-in templates")?;
+        anyhow::Ok((builder, builtins))
+    })
+    .await??;
+    let tenant = SERVER_TENANT.parse()?;
+    builtins.hand_over(&builder, &tenant).await?;
+    let logs = config.data_dir.join("templates/logs");
+    Ok(BuildConfig {
+        parallel: config.parallel_builds,
+        builtins: builtins.definitions,
+        ..BuildConfig::new(Arc::new(builder), templates, logs)
+    })
+}
+
+/// What sandboxes trust, when the host has more than its distribution ships.
+fn authorities(base: &Template) -> Option<PathBuf> {
+    let bundle = base.env.get("SSL_CERT_FILE")?.trim_start_matches('/');
+    let layers = base.overlays.iter().flat_map(|overlay| &overlay.lower);
+    layers
+        .map(|layer| layer.join(bundle))
+        .find(|path| path.is_file())
 }
 
 /// What was built on this machine.

@@ -1,0 +1,226 @@
+//! The templates that the server brings along as definitions (`templates/` in the repository).
+//!
+//! A definition that stands on another one is flattened: both then share their steps through the
+//! builder's cache, and neither waits for the other.
+
+mod definition;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use sha2::{Digest, Sha256};
+use soulbox_build::{Base, Builds, Step, StepKind};
+use soulbox_control::BuiltIn;
+use soulbox_embed::Programs;
+use soulbox_types::{Limits, TenantId};
+
+use definition::{BaseDefinition, Definition, StepDefinition};
+
+/// A definition's text, and the files that it names.
+struct Source {
+    text: &'static str,
+    files: &'static [(&'static str, &'static [u8])],
+}
+
+macro_rules! text {
+    ($path:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../templates/",
+            $path
+        ))
+    };
+}
+
+/// Each after those that it stands on.
+const SOURCES: [Source; 5] = [
+    Source {
+        text: text!("base-debian/template.toml"),
+        files: &[],
+    },
+    Source {
+        text: text!("agent/template.toml"),
+        files: &[],
+    },
+    Source {
+        text: text!("code-interpreter-v1/template.toml"),
+        files: &[(
+            "requirements.txt",
+            text!("code-interpreter-v1/requirements.txt").as_bytes(),
+        )],
+    },
+    Source {
+        text: text!("code-interpreter-r/template.toml"),
+        files: &[],
+    },
+    Source {
+        text: text!("code-interpreter-java/template.toml"),
+        files: &[],
+    },
+];
+
+/// What the server can build by itself, and the archives that the steps copy from.
+#[derive(Debug, Default)]
+pub(crate) struct BuiltIns {
+    pub(crate) definitions: Vec<BuiltIn>,
+    archives: BTreeMap<String, Bytes>,
+}
+
+impl BuiltIns {
+    /// Blocking: reads programs.
+    pub(crate) fn load(programs: &Programs, default: Limits) -> anyhow::Result<Self> {
+        let mut loaded = Self::default();
+        for source in &SOURCES {
+            loaded.add(source, programs, default)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Gives the builder what the COPY steps need.
+    pub(crate) async fn hand_over(
+        &self,
+        builder: &dyn Builds,
+        tenant: &TenantId,
+    ) -> anyhow::Result<()> {
+        for (hash, archive) in &self.archives {
+            if !builder.has_files(tenant, hash).await {
+                let upload = stream::iter([Ok(archive.clone())]).boxed();
+                builder
+                    .receive_files(tenant, hash, upload)
+                    .await
+                    .context("could not keep the files of a built-in template")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, source: &Source, programs: &Programs, default: Limits) -> anyhow::Result<()> {
+        let definition: Definition = toml::from_str(source.text)?;
+        let name = definition.name;
+        let (parent, base, mut steps) = match definition.base {
+            BaseDefinition::Debian { packages } => (None, Base::Debian { packages }, Vec::new()),
+            BaseDefinition::Template(parent) => {
+                let known = self.definitions.iter().find(|known| known.name == parent);
+                let parent = known.with_context(|| format!("{name} stands on {parent}"))?;
+                (Some(parent), parent.base.clone(), parent.steps.clone())
+            }
+        };
+        let inherited = |own: Option<String>, of: fn(&BuiltIn) -> Option<String>| {
+            own.or_else(|| parent.and_then(of))
+        };
+        let start = inherited(definition.start, |parent| parent.start.clone());
+        let ready = inherited(definition.ready, |parent| parent.ready.clone());
+        let limits = parent.map_or(default, |parent| parent.limits);
+        let limits = Limits {
+            cpu_millis: definition.cpu.map_or(limits.cpu_millis, |cpus| cpus * 1000),
+            memory_mib: definition.memory_mb.unwrap_or(limits.memory_mib),
+            disk_mib: definition.disk_mb.unwrap_or(limits.disk_mib),
+            pids: limits.pids,
+        };
+        if !definition.env.is_empty() {
+            let pairs = definition.env.into_iter();
+            steps.push(step(
+                StepKind::Env,
+                pairs.flat_map(<[_; 2]>::from).collect(),
+            ));
+        }
+        for each in definition.steps {
+            steps.push(self.step(each, source, programs)?);
+        }
+        let shape = format!("{base:?} {steps:?} {start:?} {ready:?} {limits:?}");
+        self.definitions.push(BuiltIn {
+            name,
+            version: hex::encode(&Sha256::digest(shape)[..10]),
+            limits,
+            base,
+            steps,
+            start,
+            ready,
+        });
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        definition: StepDefinition,
+        source: &Source,
+        programs: &Programs,
+    ) -> anyhow::Result<Step> {
+        Ok(match definition {
+            StepDefinition::Run { args } => step(StepKind::Run, args),
+            StepDefinition::Env { args } => step(StepKind::Env, args),
+            StepDefinition::Workdir { args } => step(StepKind::Workdir, args),
+            StepDefinition::User { args } => step(StepKind::User, args),
+            StepDefinition::Copy {
+                source: from,
+                dest,
+                owner,
+                mode,
+            } => {
+                let (src, files) = contents(&from, source, programs)?;
+                let archive = pack(&files).context("could not pack a built-in template's files")?;
+                let hash = hex::encode(Sha256::digest(&archive));
+                self.archives.insert(hash.clone(), archive.into());
+                Step {
+                    files_hash: Some(hash),
+                    ..step(StepKind::Copy, vec![src, dest, owner, mode])
+                }
+            }
+        })
+    }
+}
+
+fn step(kind: StepKind, args: Vec<String>) -> Step {
+    Step {
+        kind,
+        args,
+        files_hash: None,
+        from: None,
+        force: false,
+    }
+}
+
+/// The path in the archive, and what the archive holds.
+fn contents(
+    from: &str,
+    source: &Source,
+    programs: &Programs,
+) -> anyhow::Result<(String, Vec<(String, Vec<u8>, u32)>)> {
+    match from.split_once(':') {
+        Some(("file", path)) => {
+            let known = source.files.iter().find(|(name, _)| *name == path);
+            let (name, content) = known.with_context(|| format!("no file {path}"))?;
+            let file = ((*name).to_owned(), content.to_vec(), 0o644);
+            Ok(((*name).to_owned(), vec![file]))
+        }
+        Some(("program", name @ "soulbox-interpreter")) => {
+            let content = fs_err::read(&programs.interpreter)?;
+            Ok((name.to_owned(), vec![(name.to_owned(), content, 0o755)]))
+        }
+        Some(("kernels", "soulbox-interpreter")) => {
+            let files = soulbox_embed::INTERPRETER_FILES.iter();
+            let file = |(path, content): &(&str, &[u8])| {
+                (format!("interpreter/{path}"), content.to_vec(), 0o644)
+            };
+            Ok(("interpreter".to_owned(), files.map(file).collect()))
+        }
+        _ => bail!("nothing is called {from}"),
+    }
+}
+
+/// The same bytes for the same files: the archive's hash is part of the cache's key.
+fn pack(files: &[(String, Vec<u8>, u32)]) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (path, content, mode) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(*mode);
+        archive.append_data(&mut header, path, content.as_slice())?;
+    }
+    archive.into_inner()
+}
+
+#[cfg(test)]
+mod tests;
