@@ -54,8 +54,8 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
-            idle: Duration::from_secs(60),
-            total: Duration::from_secs(2 * 3600),
+            idle: Duration::from_mins(1),
+            total: Duration::from_hours(2),
             retry: Duration::from_millis(500),
             longest_wait: Duration::from_secs(30),
         }

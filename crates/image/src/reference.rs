@@ -66,9 +66,10 @@ impl Reference {
             ));
         }
         let official = registry == DOCKER_HUB && !repository.contains('/');
-        let repository = match official {
-            true => format!("library/{repository}"),
-            false => repository.to_owned(),
+        let repository = if official {
+            format!("library/{repository}")
+        } else {
+            repository.to_owned()
         };
         let tag = match (tag, &digest) {
             (Some(tag), _) => Some(tag.to_owned()),

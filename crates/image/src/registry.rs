@@ -72,8 +72,7 @@ impl Registries {
         match (own.await, of_mirror) {
             (Ok(found), _) => Ok(found),
             // A machine that only reaches its mirror: what that one said is the reason.
-            (Err(Error::Connect { .. }), Some(error)) => Err(error),
-            (Err(error), _) => Err(error),
+            (Err(Error::Connect { .. }), Some(error)) | (Err(error), _) => Err(error),
         }
     }
 }

@@ -106,9 +106,10 @@ fn plain_name(raw: &[u8]) -> Option<String> {
 }
 
 fn link_target(name: &str, target: &str, from_root: bool) -> Option<String> {
-    let mut path = match from_root {
-        true => PathBuf::new(),
-        false => Path::new(name).parent()?.to_owned(),
+    let mut path = if from_root {
+        PathBuf::new()
+    } else {
+        Path::new(name).parent()?.to_owned()
     };
     for part in Path::new(target).components() {
         match part {

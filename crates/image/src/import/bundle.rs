@@ -50,6 +50,7 @@ impl Bundle {
                 Self::docker(archive, file, &saved).map(Some)
             }
             Ok(_) => Ok(None),
+            Err(none) if none.is_empty() => Ok(None),
             Err(several) => Err(malformed(
                 "the archive",
                 format!("it has {} images: save one at a time", several.len()),

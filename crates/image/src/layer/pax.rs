@@ -121,7 +121,7 @@ mod tests {
             b"5",
             b"99 path=a\n",
             b"0 path=a\n",
-            b"9 path=a\n",
+            b"8 path=a\n",
             b"7 patha\n",
             b"18446744073709551615 path=a\n",
             b"12 size=abc\n",

@@ -159,25 +159,6 @@ impl Tree {
         }
     }
 
-    /// What is below in other layers ends here. Devices of the archive are never made, so every
-    /// character device in the tree is one of these.
-    pub(crate) fn whiteout(&mut self, parent: &OwnedFd, name: &OsStr) -> Result<(), LayerError> {
-        let failed = errno(Path::new(name));
-        match kind(parent, name).map_err(&failed)? {
-            // What the same layer adds stays; of a directory, only this layer's part.
-            Some(FileType::Directory) => set_opaque(&open_directory(parent, name)?),
-            Some(_) => Ok(()),
-            None => rustix::fs::mknodat(
-                parent,
-                name,
-                FileType::CharacterDevice,
-                Mode::empty(),
-                rustix::fs::makedev(0, 0),
-            )
-            .map_err(failed),
-        }
-    }
-
     /// Sets what the entry says of a directory; its time later.
     pub(crate) fn describe_directory(
         &mut self,
@@ -207,6 +188,25 @@ impl Tree {
             }
         }
         Ok(())
+    }
+}
+
+/// What is below in other layers ends here. Devices of the archive are never made, so every
+/// character device in the tree is one of these.
+pub(crate) fn whiteout(parent: &OwnedFd, name: &OsStr) -> Result<(), LayerError> {
+    let failed = errno(Path::new(name));
+    match kind(parent, name).map_err(&failed)? {
+        // What the same layer adds stays; of a directory, only this layer's part.
+        Some(FileType::Directory) => set_opaque(&open_directory(parent, name)?),
+        Some(_) => Ok(()),
+        None => rustix::fs::mknodat(
+            parent,
+            name,
+            FileType::CharacterDevice,
+            Mode::empty(),
+            rustix::fs::makedev(0, 0),
+        )
+        .map_err(failed),
     }
 }
 
@@ -294,9 +294,8 @@ pub(crate) fn describe(
             continue;
         }
         match rustix::fs::fsetxattr(file, name.as_str(), value, XattrFlags::empty()) {
-            Ok(()) => {}
-            // The disk's file system has none; images work without.
-            Err(Errno::NOTSUP) => {}
+            // A disk whose file system has none: images work without.
+            Ok(()) | Err(Errno::NOTSUP) => {}
             Err(Errno::INVAL) if name == CAPABILITY => {
                 return Err(LayerError::Entry {
                     entry: shown(&entry.path),

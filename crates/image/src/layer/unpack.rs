@@ -120,7 +120,7 @@ impl<R: Read> Work<R> {
             return self.root(entry, owner);
         };
         if let Some(hidden) = file.as_bytes().strip_prefix(WHITEOUT) {
-            return self.whiteout(&name, &parent, file, hidden);
+            return whiteout(&name, &parent, file, hidden);
         }
         match entry.kind {
             Kind::Directory => self.directory(entry, &name, &parent, file, owner),
@@ -143,28 +143,6 @@ impl<R: Read> Work<R> {
         let root = tree::open_directory(&here, OsStr::new("."))?;
         self.tree
             .describe_directory(&root, Path::new(""), entry, owner)
-    }
-
-    fn whiteout(
-        &mut self,
-        name: &Name,
-        parent: &OwnedFd,
-        file: &OsStr,
-        hidden: &[u8],
-    ) -> Result<(), LayerError> {
-        if file.as_bytes() == OPAQUE {
-            return tree::set_opaque(&tree::open_directory(parent, OsStr::new("."))?);
-        }
-        if file.as_bytes().starts_with(NOTE) {
-            return Ok(());
-        }
-        match hidden {
-            b"" | b"." | b".." => Err(LayerError::Escape {
-                entry: shown(name.path().as_os_str().as_bytes()),
-                reason: "it would remove a directory from within",
-            }),
-            hidden => self.tree.whiteout(parent, OsStr::from_bytes(hidden)),
-        }
     }
 
     fn directory(
@@ -305,6 +283,22 @@ impl<R: Read> Work<R> {
         rustix::fs::chmodat(parent, name, mode, AtFlags::empty()).map_err(failed(entry))?;
         let times = tree::timestamps(entry.mtime);
         rustix::fs::utimensat(parent, name, &times, itself).map_err(failed(entry))
+    }
+}
+
+fn whiteout(name: &Name, parent: &OwnedFd, file: &OsStr, hidden: &[u8]) -> Result<(), LayerError> {
+    if file.as_bytes() == OPAQUE {
+        return tree::set_opaque(&tree::open_directory(parent, OsStr::new("."))?);
+    }
+    if file.as_bytes().starts_with(NOTE) {
+        return Ok(());
+    }
+    match hidden {
+        b"" | b"." | b".." => Err(LayerError::Escape {
+            entry: shown(name.path().as_os_str().as_bytes()),
+            reason: "it would remove a directory from within",
+        }),
+        hidden => tree::whiteout(parent, OsStr::from_bytes(hidden)),
     }
 }
 

@@ -46,7 +46,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
             is_public_v4(Ipv4Addr::new(a, b, c, d))
         }
         // Tunnels whose other end is an IPv4 address, and documentation.
-        [0x2001, 0 | 0xdb8, ..] | [0x2002, ..] | [0x3fff, ..] => false,
+        [0x2001, 0 | 0xdb8, ..] | [0x2002 | 0x3fff, ..] => false,
         // The only part of the space that is given out.
         [first, ..] => first & 0xe000 == 0x2000,
     }

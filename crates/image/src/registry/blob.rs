@@ -71,9 +71,10 @@ impl Session {
             }
             let cut = !matches!(error, Error::RateLimited { .. } | Error::Status { .. });
             if let Err(error) = backoff.wait(error).await {
-                return Err(match error.is_transient() && cut && furthest > 0 {
-                    true => cut_off(what, furthest, descriptor.size, &error.to_string()),
-                    false => error,
+                return Err(if error.is_transient() && cut && furthest > 0 {
+                    cut_off(what, furthest, descriptor.size, &error.to_string())
+                } else {
+                    error
                 });
             }
         }

@@ -22,9 +22,10 @@ pub(crate) fn challenge(headers: &HeaderMap) -> Option<Challenge> {
     let bearer = |challenge: &Challenge| matches!(challenge, Challenge::Bearer { .. });
     let mut all = all.into_iter();
     let first = all.next()?;
-    match bearer(&first) {
-        true => Some(first),
-        false => Some(all.find(bearer).unwrap_or(first)),
+    if bearer(&first) {
+        Some(first)
+    } else {
+        Some(all.find(bearer).unwrap_or(first))
     }
 }
 

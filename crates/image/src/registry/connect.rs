@@ -78,9 +78,10 @@ impl Connector {
                         error.kind(),
                         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
                     );
-                match not_tls {
-                    true => Ok(false),
-                    false => Err(tls_error(target, &error)),
+                if not_tls {
+                    Ok(false)
+                } else {
+                    Err(tls_error(target, &error))
                 }
             }
         }

@@ -106,9 +106,10 @@ impl Http {
         if let Some(scheme) = self.schemes.lock().get(authority) {
             return with(*scheme);
         }
-        let scheme = match self.connector.speaks_tls(&target).await? {
-            true => Scheme::Https,
-            false => Scheme::Http,
+        let scheme = if self.connector.speaks_tls(&target).await? {
+            Scheme::Https
+        } else {
+            Scheme::Http
         };
         self.schemes.lock().insert(authority.to_owned(), scheme);
         with(scheme)
@@ -166,14 +167,14 @@ impl Http {
                 response,
                 idle: self.timeouts.idle,
             }),
-            Ok(Err(error)) => Err(unwrap(error, broken)),
+            Ok(Err(error)) => Err(unwrap(&error, broken)),
         }
     }
 }
 
 /// hyper wraps what our own connector said.
 fn unwrap(
-    error: hyper_util::client::legacy::Error,
+    error: &hyper_util::client::legacy::Error,
     otherwise: impl FnOnce(String) -> Error,
 ) -> Error {
     let mut source = error.source();

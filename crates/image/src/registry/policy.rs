@@ -59,9 +59,10 @@ impl Target {
 
     /// As the operator would write it.
     pub(crate) fn shown(&self) -> String {
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.clone(),
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
         };
         match self.port {
             80 | 443 => host,

@@ -156,9 +156,10 @@ impl Session {
                 *self.authorization.lock().await = Some(authorization);
             }
         }
-        match answer.response.status().is_success() {
-            true => Ok(answer),
-            false => Err(failure(answer, what).await),
+        if answer.response.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(failure(answer, what).await)
         }
     }
 

@@ -34,11 +34,9 @@ impl Signer<'_> {
         let scope = format!("{date}/{}/{}/aws4_request", self.region, self.service);
         let names: Vec<&str> = request.headers.iter().map(|(name, _)| *name).collect();
         let names = names.join(";");
-        let headers: String = request
-            .headers
-            .iter()
-            .map(|(name, value)| format!("{name}:{}\n", value.trim()))
-            .collect();
+        let lines = request.headers.iter();
+        let lines = lines.flat_map(|(name, value)| [name, ":", value.trim(), "\n"]);
+        let headers: String = lines.collect();
         let canonical = format!(
             "{}\n{}\n{}\n{headers}\n{names}\n{}",
             request.method,

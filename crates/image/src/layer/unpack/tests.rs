@@ -57,7 +57,7 @@ impl Maker {
 
     fn directory(self, name: &str) -> Self {
         self.raw(b'5', name.as_bytes(), b"", b"", |header| {
-            header.set_mode(0o755)
+            header.set_mode(0o755);
         })
     }
 
@@ -600,7 +600,7 @@ fn random_archives_never_reach_outside() {
         "a", "..", "../../..", "/", "/etc", "/tmp", "link", ".", "a/b", "",
     ];
     let started = std::time::Instant::now();
-    for seed in 1..1500_u64 {
+    for seed in 1..600_u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut maker = Maker::default();
         for _ in 0..random.below(12) {
@@ -623,7 +623,7 @@ fn random_archives_never_reach_outside() {
             }
         }
         let layer = Layer::new();
-        let _: Result<_, _> = layer.unpack_with(&archive, Bounds::new(1 << 20, 0));
+        layer.unpack_with(&archive, Bounds::new(1 << 20, 0)).ok();
         assert!(layer.outside_is_clean(), "seed {seed}");
         if started.elapsed() > std::time::Duration::from_secs(20) {
             break;
