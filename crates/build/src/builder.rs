@@ -80,7 +80,10 @@ impl Builds for Builder {
         {
             tracing::warn!(build = %job.request.build, "sandboxes of a build are still being ended");
         }
-        if let Err(failure) = &built {
+        // Who cancelled says so, and why.
+        if let Err(failure) = &built
+            && !cancel.is_cancelled()
+        {
             job.log
                 .line(LogLevel::Error, Some(&failure.step), &failure.message);
         }

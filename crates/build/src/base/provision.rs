@@ -25,6 +25,8 @@ const LEAST_MEMORY_MIB: u32 = 1024;
 const LEAST_DISK_MIB: u32 = 4096;
 const LEAST_PIDS: u32 = 512;
 const AUTHORITIES: &str = "/usr/local/share/ca-certificates/soulbox.crt";
+/// The first line of ours: by it, they are found in a bundle.
+const MARK: &[u8] = b"# SoulBox: what this server trusts\n";
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// As `base` has them: what programs read that bring a list of authorities of their own.
 const AUTHORITY_VARIABLES: [&str; 6] = [
@@ -58,7 +60,12 @@ impl Luggage {
         let config = &job.shop.config;
         let sudo = tokio::fs::read(&config.sudo).await;
         let authorities = match &config.ca_bundle {
-            Some(path) => Some(tokio::fs::read(path).await.doing("read the authorities")?),
+            Some(path) => {
+                let mut content = MARK.to_vec();
+                let bundle = tokio::fs::read(path).await;
+                content.append(&mut bundle.doing("read the authorities")?);
+                Some(content)
+            }
             None => None,
         };
         Ok(Self {

@@ -18,10 +18,11 @@ chmod 1777 /tmp /var/tmp
 authorities=/usr/local/share/ca-certificates/soulbox.crt
 trust() {
   [ -s "$authorities" ] || return 0
-  known=$(sed -n 2p "$authorities")
+  # A line of our own, which also survives what distributions do with such files.
+  mark=$(head -n 1 "$authorities")
   for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
     /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
-    if [ -f "$bundle" ] && ! grep -qF -e "$known" "$bundle"; then
+    if [ -f "$bundle" ] && ! grep -qF -e "$mark" "$bundle"; then
       cat "$authorities" >> "$bundle"
     fi
   done
@@ -42,6 +43,10 @@ if ! lacks apt-get; then
   mkdir -p /etc/apt/apt.conf.d
   # apt drops to a user of its own for downloads, which needs rights that a sandbox has not.
   printf 'APT::Sandbox::User "root";\n' > /etc/apt/apt.conf.d/99soulbox
+  if [ -d /etc/dpkg/dpkg.cfg.d ]; then
+    # What a build leaves is written out when it is kept: not after every file.
+    printf 'force-unsafe-io\n' > /etc/dpkg/dpkg.cfg.d/soulbox
+  fi
   if [ ! -e /usr/sbin/policy-rc.d ]; then
     # There is no init inside: packages must not try to start their services.
     mkdir -p /usr/sbin
