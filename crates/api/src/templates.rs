@@ -254,7 +254,7 @@ async fn patch(
     let Some(public) = body.public else {
         return Ok(template);
     };
-    let snapshot = template.builds.iter().any(|build| build.image.is_some());
+    let snapshot = template.is_snapshot();
     if snapshot && public {
         return Err(ApiError::not_supported(
             "publishing a snapshot",

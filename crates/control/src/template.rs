@@ -305,7 +305,7 @@ impl Control {
                 id: built.row.id.clone(),
                 build_id: shown.map_or_else(|| Uuid::nil().to_string(), |build| build.id.clone()),
                 aliases: name.into_iter().collect(),
-                limits: shown.map_or(self.config.default_limits, |build| build.limits),
+                limits: shown.map_or_else(|| self.unbuilt_limits(built), |build| build.limits),
                 created_at: built.row.created_at,
                 public: built.row.public,
             },
@@ -326,6 +326,10 @@ impl Control {
 }
 
 impl Template {
+    pub fn is_snapshot(&self) -> bool {
+        self.builds.iter().any(|build| build.image.is_some())
+    }
+
     /// Whether a tag, or the id of a build, means something here. What the server has not built
     /// yet it builds when it is wanted.
     fn means(&self, tag: &str) -> bool {

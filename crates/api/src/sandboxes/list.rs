@@ -144,7 +144,7 @@ impl TemplateFilter {
         Ok(match control.find_template(tenant, &reference) {
             Ok(None) | Err(ControlError::TemplateOfAnother(_)) => Self::Unknown,
             Err(error) => return Err(error.into()),
-            Ok(Some(found)) if found.namespace.is_none() => Self::Only(found.info.id),
+            Ok(Some(found)) if !found.is_snapshot() => Self::Only(found.info.id),
             Ok(Some(found)) => {
                 Self::Snapshot(found.builds.into_iter().filter_map(|b| b.image).collect())
             }

@@ -1,6 +1,6 @@
 //! A router over a real control plane and store, with a node in memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -8,14 +8,15 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::Value;
 use soulbox_api::{ApiConfig, router};
 use soulbox_control::{
-    Control, ControlConfig, TemplateInfo, Tenant, WebhookConfig, volume::Volumes,
+    BuildConfig, BuiltIn, Control, ControlConfig, TemplateInfo, Tenant, WebhookConfig,
+    volume::Volumes,
 };
 use soulbox_store::Store;
 use soulbox_types::{Limits, SandboxId, Secret, UnixMillis};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-use crate::memory_node::MemoryNode;
+use crate::{memory_builds::MemoryBuilds, memory_node::MemoryNode};
 
 pub(crate) const BASE_ID: &str = "basebasebasebasebase";
 pub(crate) const BASE_BUILD: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -27,18 +28,24 @@ pub(crate) struct World {
     control: Arc<Control>,
     volumes: Arc<Volumes>,
     pub(crate) node: Arc<MemoryNode>,
+    pub(crate) builder: Arc<MemoryBuilds>,
     pub(crate) router: Router,
     pub(crate) tenant: Tenant,
     pub(crate) key: String,
 }
 
 pub(crate) async fn world() -> World {
+    world_with(Vec::new()).await
+}
+
+pub(crate) async fn world_with(builtins: Vec<BuiltIn>) -> World {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("soulbox.db"))
         .await
         .unwrap();
     let node = Arc::new(MemoryNode::default());
     let volumes = Volumes::open(folder.path().join("volumes")).unwrap();
+    let builder = MemoryBuilds::new(folder.path());
     let config = ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
@@ -58,6 +65,7 @@ pub(crate) async fn world() -> World {
             allow_private: true,
             retry_after: Duration::from_millis(10),
         },
+        builds: Some(build_config(folder.path(), &builder, builtins)),
     };
     let control = Control::open(config.clone(), store, node.clone())
         .await
@@ -73,7 +81,17 @@ pub(crate) async fn world() -> World {
         control,
         volumes,
         node,
+        builder,
     }
+}
+
+fn build_config(folder: &Path, builder: &Arc<MemoryBuilds>, builtins: Vec<BuiltIn>) -> BuildConfig {
+    let (templates, logs) = (builder.templates.clone(), folder.join("logs"));
+    let mut builds = BuildConfig::new(builder.clone(), templates, logs);
+    builds.max_per_tenant = 3;
+    builds.patience = Duration::from_millis(1);
+    builds.builtins = builtins;
+    builds
 }
 
 impl Drop for World {

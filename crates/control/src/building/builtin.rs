@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use soulbox_build::Stage;
 use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
-use soulbox_types::{TemplateId, UnixMillis};
+use soulbox_types::{Limits, TemplateId, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -165,6 +165,13 @@ impl Control {
                 tracing::warn!(name, %error, "could not build a template of the server anew");
             }
         });
+    }
+
+    /// Of a template that has no build yet.
+    pub(crate) fn unbuilt_limits(&self, built: &Built) -> Limits {
+        let name = built.row.global_name.as_deref().unwrap_or_default();
+        let definition = self.workshop.as_ref().and_then(|w| w.builtin(name));
+        definition.map_or(self.config.default_limits, |definition| definition.limits)
     }
 
     /// After a start: every definition has its name.
