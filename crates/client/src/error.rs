@@ -77,6 +77,11 @@ impl Error {
         }
     }
 
+    /// What was asked for cannot be done in the state that things are in.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api(api) if api.status == StatusCode::CONFLICT)
+    }
+
     /// The Connect code, when envd gave one.
     pub fn rpc_code(&self) -> Option<&str> {
         match self {
@@ -112,6 +117,9 @@ impl Error {
                 }
                 StatusCode::NOT_FOUND if api.message.to_lowercase().contains("sandbox") => {
                     "`soulbox ls` shows the sandboxes that run"
+                }
+                StatusCode::NOT_FOUND if api.message.to_lowercase().contains("template") => {
+                    "`soulbox template ls` shows the templates"
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     "the server is full: end some sandboxes (`soulbox kill`) or try again later"

@@ -11,6 +11,8 @@ mod files;
 mod keys;
 mod observe;
 mod process;
+mod rest;
+mod template;
 mod values;
 
 pub(crate) use create::CreateArgs;
@@ -18,6 +20,12 @@ pub(crate) use files::{CopyArgs, Place};
 pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
 pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
+pub(crate) use rest::{PauseArgs, ResumeArgs};
+pub(crate) use template::{
+    BuildArgs, BuildSettings, FromHostArgs, FromImageArgs, FromTarArgs, RegistryArgs,
+    TemplateCommand, TemplateInspectArgs, TemplateListArgs, TemplateLogsArgs, TemplateRemoveArgs,
+    TemplateTagArgs,
+};
 
 /// SoulBox: sandboxes for code that you do not trust, on your own machine.
 #[derive(Debug, Parser)]
@@ -80,6 +88,13 @@ Examples:
     Kill(KillArgs),
     Stats(StatsArgs),
     Timeout(TimeoutArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    /// Build and manage templates: what sandboxes start from
+    Template {
+        #[command(subcommand)]
+        command: TemplateCommand,
+    },
     /// Manage API keys
     Key {
         #[command(subcommand)]

@@ -14,11 +14,13 @@ mod kill;
 mod logs;
 mod ls;
 mod ps;
+mod rest;
 mod run;
 mod server;
 mod shell;
 mod start;
 mod stats;
+mod template;
 mod timeout;
 mod version;
 
@@ -38,6 +40,9 @@ pub(crate) async fn dispatch(command: Command) -> Result<u8> {
         Command::Kill(args) => kill::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Timeout(args) => timeout::run(&args).await,
+        Command::Pause(args) => rest::pause(&args).await,
+        Command::Resume(args) => rest::resume(&args).await,
+        Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,
         Command::Completions(args) => completions::run(&args),
         Command::Version(args) => version::run(&args),

@@ -4,6 +4,7 @@
 //! - `args`: everything that can be typed
 //! - `commands`: one file per command
 //! - `context`: the server and the sandbox that a command speaks of
+//! - `pack`: the files of a template's COPY steps
 //! - `attach`: a process's output, input and exit code, passed through
 //! - `terminal`, `interrupts`, `output`, `report`: the user's side
 
@@ -18,6 +19,7 @@ mod commands;
 mod context;
 mod interrupts;
 mod output;
+mod pack;
 mod report;
 mod sandbox;
 mod terminal;

@@ -80,8 +80,9 @@ pub(crate) fn cell(text: impl AsRef<str>) -> Cell {
 
 pub(crate) fn state_cell(state: &str) -> Cell {
     let colour = match state {
-        "running" => Color::Green,
-        "paused" => Color::Yellow,
+        "running" | "ready" => Color::Green,
+        "paused" | "building" | "waiting" => Color::Yellow,
+        "error" => Color::Red,
         _ => Color::Reset,
     };
     cell(state).fg(colour)

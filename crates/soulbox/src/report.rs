@@ -44,16 +44,19 @@ pub(crate) fn failure(error: &anyhow::Error, code: u8) -> ExitCode {
 }
 
 pub(crate) fn print(error: &anyhow::Error) {
-    let mut text = format!(
-        "{} {}",
-        label("error:", "31"),
-        output::printable(&chain(error))
-    );
+    let mut text = format!("{} {}", label("error:", "31"), lines(&chain(error)));
     if let Some(hint) = hint(error) {
         // Writing to a String cannot fail.
-        write!(text, "\n{} {hint}", label("hint:", "36")).ok();
+        write!(text, "\n{} {}", label("hint:", "36"), lines(&hint)).ok();
     }
     line(&text);
+}
+
+/// Messages that show a piece of a file have several lines; indented, so that none can pass for
+/// another message.
+fn lines(text: &str) -> String {
+    let shown: Vec<String> = text.trim_end().lines().map(output::printable).collect();
+    shown.join("\n  ")
 }
 
 /// An error that needs no exit code of ours.
@@ -122,6 +125,14 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+
+    #[test]
+    fn several_lines_stay_several_lines_and_control_characters_are_shown() {
+        assert_eq!(
+            lines("TOML error\n  |\nhint: \x1b[2J\n"),
+            "TOML error\n    |\n  hint: \\u{1b}[2J"
+        );
+    }
 
     #[test]
     fn the_chain_is_told_once_and_the_innermost_hint_survives_context() {

@@ -103,6 +103,7 @@ fn wish(args: &CreateArgs) -> CreateSandbox {
         env_vars: args.environment.iter().cloned().collect(),
         allow_internet_access: args.no_internet.then_some(false),
         resources: Resources {
+            instance_type: args.instance_type.clone(),
             cpu_count: args.cpu,
             memory_mb: args.memory,
             disk_size_mb: args.disk,
@@ -178,12 +179,13 @@ mod tests {
     #[test]
     fn every_option_reaches_the_server_under_its_name() {
         let line = "--template t --timeout 1m --env A=1 --metadata job=7 --cpu 4 --memory 1g \
-                    --disk 500m --no-internet";
+                    --disk 500m --no-internet --type lite";
         assert_eq!(
             wish_of(&line.split_whitespace().collect::<Vec<_>>()),
             serde_json::json!({
                 "templateID": "t", "timeout": 60, "envVars": {"A": "1"}, "metadata": {"job": "7"},
                 "cpuCount": 4, "memoryMB": 1024, "diskSizeMB": 500, "allow_internet_access": false,
+                "instanceType": "lite",
             })
         );
     }

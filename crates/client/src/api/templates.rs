@@ -159,7 +159,7 @@ impl Client {
             .await
         {
             Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
             Err(error) => Err(error),
         }
     }

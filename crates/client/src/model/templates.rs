@@ -87,10 +87,16 @@ impl Default for BuildBase {
 /// Ours: a stage before the last.
 #[derive(Debug, Clone, Serialize)]
 pub struct BuildStage {
-    pub from: StageBase,
-    #[serde(rename = "fromImageRegistry", skip_serializing_if = "Option::is_none")]
-    pub registry: Option<Registry>,
+    pub from: StageFrom,
     pub steps: Vec<BuildStep>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct StageFrom {
+    #[serde(flatten)]
+    pub base: StageBase,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registry: Option<Registry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -269,8 +275,10 @@ mod tests {
                 password: Secret::new("p"),
             }),
             stages: vec![BuildStage {
-                from: StageBase::Stage(0),
-                registry: None,
+                from: StageFrom {
+                    base: StageBase::Stage(0),
+                    registry: None,
+                },
                 steps: vec![],
             }],
             steps: vec![BuildStep {

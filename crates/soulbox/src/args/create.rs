@@ -1,6 +1,6 @@
 use clap::Args;
 
-use super::values::{assignment, mebibytes, seconds};
+use super::values::{assignment, instance_type, mebibytes, seconds};
 
 /// What kind of sandbox to make.
 #[derive(Debug, Clone, Args)]
@@ -18,6 +18,9 @@ pub(crate) struct CreateArgs {
     /// Metadata by which the sandbox can be found again. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub metadata: Vec<(String, String)>,
+    /// Size by name, for what --cpu, --memory and --disk leave open
+    #[arg(long = "type", value_name = "TYPE", value_parser = instance_type())]
+    pub instance_type: Option<String>,
     /// Cpus
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpu: Option<u32>,

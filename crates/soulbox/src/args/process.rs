@@ -145,7 +145,7 @@ Examples:
 pub(crate) struct ShellArgs {
     /// Id, or the beginning of one; without it a new sandbox is made
     #[arg(conflicts_with_all = [
-        "template", "timeout", "metadata", "cpu", "memory", "disk", "no_internet",
+        "template", "timeout", "metadata", "instance_type", "cpu", "memory", "disk", "no_internet",
     ])]
     pub sandbox: Option<String>,
     /// Account inside the sandbox [default: the template's, `user` in base]

@@ -108,6 +108,77 @@ fn commands_that_pass_codes_through_fail_with_their_own() {
     assert_eq!(parse("soulbox ls").failure_code(), 1);
 }
 
+fn template(line: &str) -> TemplateCommand {
+    let Command::Template { command } = parse(line) else {
+        panic!()
+    };
+    command
+}
+
+#[test]
+fn a_build_takes_dockers_options() {
+    let line = "soulbox template build -f d/Dockerfile -t web:v2 --build-arg A=1 --build-arg B= \
+                --no-cache --type standard-1 --cpu 2 ctx";
+    let TemplateCommand::Build(build) = template(line) else {
+        panic!()
+    };
+    assert_eq!(build.context, PathBuf::from("ctx"));
+    assert_eq!(build.file, Some(PathBuf::from("d/Dockerfile")));
+    assert_eq!(build.name.as_deref(), Some("web:v2"));
+    assert_eq!(build.arguments.len(), 2);
+    assert!(build.settings.no_cache);
+    assert_eq!(build.settings.instance_type.as_deref(), Some("standard-1"));
+    let TemplateCommand::Build(plain) = template("soulbox template build") else {
+        panic!()
+    };
+    assert_eq!(plain.context, PathBuf::from("."));
+}
+
+#[test]
+fn a_builtin_needs_nothing_else() {
+    let TemplateCommand::Build(build) = template("soulbox template build --builtin agent") else {
+        panic!()
+    };
+    assert_eq!(build.builtin.as_deref(), Some("agent"));
+    for line in ["-t x", "--no-cache", "--memory 1g", "ctx"] {
+        let line = format!("soulbox template build --builtin agent {line}");
+        assert_eq!(error(&line), ErrorKind::ArgumentConflict, "{line}");
+    }
+}
+
+#[test]
+fn commands_of_a_host_template_may_be_repeated() {
+    let line = "soulbox template from-host -t x --run a --run b";
+    let TemplateCommand::FromHost(host) = template(line) else {
+        panic!()
+    };
+    assert_eq!(host.run, ["a", "b"]);
+    assert_eq!(
+        error("soulbox template from-image debian:12"),
+        ErrorKind::MissingRequiredArgument
+    );
+}
+
+#[test]
+fn instance_types_are_known_by_name() {
+    assert_eq!(error("soulbox run --type huge ls"), ErrorKind::InvalidValue);
+    let Command::Run(run) = parse("soulbox run --type lite ls") else {
+        panic!()
+    };
+    assert_eq!(run.create.instance_type.as_deref(), Some("lite"));
+}
+
+#[test]
+fn a_password_needs_a_name_and_a_name_a_password() {
+    let line = "soulbox template from-image x -t y";
+    for half in ["--registry-username u", "--registry-password-stdin"] {
+        assert_eq!(
+            error(&format!("{line} {half}")),
+            ErrorKind::MissingRequiredArgument
+        );
+    }
+}
+
 #[test]
 fn the_key_is_not_in_the_help() {
     let help = Cli::command().render_long_help().to_string();

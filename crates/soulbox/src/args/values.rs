@@ -1,5 +1,13 @@
 //! Values that people write in more than one way.
 
+use clap::builder::PossibleValuesParser;
+use soulbox_types::INSTANCE_TYPES;
+
+/// `lite` to `standard-4`.
+pub(crate) fn instance_type() -> PossibleValuesParser {
+    PossibleValuesParser::new(INSTANCE_TYPES.map(|(name, _)| name))
+}
+
 /// `90`, `90s`, `15m`, `2h`, `1d` in seconds.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     let (number, unit) = split(text);

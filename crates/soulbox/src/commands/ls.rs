@@ -43,7 +43,7 @@ fn table(sandboxes: &[ListedSandbox], now: Timestamp) -> Columns {
             cell(sandbox.alias.as_ref().unwrap_or(&sandbox.template)),
             state_cell(&sandbox.state),
             cell(units::ago(&sandbox.started_at, now)),
-            cell(units::ahead(&sandbox.end_at, now)),
+            cell(end(sandbox, now)),
             cell(sandbox.cpu_count.to_string()),
             cell(units::bytes(u64::from(sandbox.memory_mb) << 20)),
             cell(metadata.join(" ")),
@@ -52,18 +52,37 @@ fn table(sandboxes: &[ListedSandbox], now: Timestamp) -> Columns {
     columns
 }
 
+/// A sandbox at rest has no end: its clock stands still.
+fn end(sandbox: &ListedSandbox, now: Timestamp) -> String {
+    match sandbox.state.as_str() {
+        "paused" => "-".to_owned(),
+        _ => units::ahead(&sandbox.end_at, now),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_row_reads_like_a_sentence() {
-        let sandbox: ListedSandbox = serde_json::from_value(serde_json::json!({
-            "sandboxID": "iabc", "templateID": "xyz", "alias": "base", "state": "running",
+    fn sandbox(state: &str) -> ListedSandbox {
+        serde_json::from_value(serde_json::json!({
+            "sandboxID": "iabc", "templateID": "xyz", "alias": "base", "state": state,
             "startedAt": "2026-01-01T00:00:00Z", "endAt": "2026-01-01T00:05:00Z", "cpuCount": 2,
             "memoryMB": 512, "diskSizeMB": 1, "envdVersion": "0", "metadata": {"job": "7\u{1b}"},
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn a_sandbox_at_rest_has_no_end() {
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        assert_eq!(end(&sandbox("paused"), now), "-");
+        assert_eq!(end(&sandbox("running"), now), "now");
+    }
+
+    #[test]
+    fn a_row_reads_like_a_sentence() {
+        let sandbox = sandbox("running");
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         let shown = table(&[sandbox], now).render();
         let row = shown.lines().nth(1).unwrap();

@@ -17,6 +17,7 @@ use tokio::{io::AsyncReadExt, process::Command, time::timeout};
 use peer::{Peer, Script};
 
 mod peer;
+mod templates;
 mod terminal;
 
 const LIMIT: Duration = Duration::from_secs(20);

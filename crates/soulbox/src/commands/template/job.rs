@@ -1,0 +1,131 @@
+//! One build from the wish to the outcome, whatever it is made of.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::json;
+use soulbox_client::model::{
+    Resources,
+    templates::{RequestBuild, RequestedBuild, StartBuild},
+};
+
+use super::{
+    follow::{self, Ending},
+    lines::Lines,
+    printer::Printer,
+    upload,
+};
+use crate::{
+    args::BuildSettings, context::Server, interrupts::Interrupts, output, pack::Archive, report,
+};
+
+/// A build that only has to be sent.
+pub(super) struct Job {
+    pub name: String,
+    pub start: StartBuild,
+    pub archives: Vec<Archive>,
+    pub lines: Lines,
+}
+
+pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> Result<u8> {
+    let started = Instant::now();
+    let mut interrupts = Interrupts::listen()?;
+    let wish = RequestBuild {
+        name: job.name.clone(),
+        tags: settings.more_tags.clone(),
+        resources: Resources {
+            instance_type: settings.instance_type.clone(),
+            cpu_count: settings.cpu,
+            memory_mb: settings.memory,
+            disk_size_mb: settings.disk,
+        },
+    };
+    let requested = tokio::select! {
+        requested = server.client.request_build(&wish) => {
+            requested.map_err(|error| server.explain(error))?
+        }
+        code = interrupts.next() => return Ok(code),
+    };
+    let sending = async {
+        for archive in &job.archives {
+            upload::send(&server.client, &requested.template, archive, settings.quiet).await?;
+        }
+        let (template, build) = (&requested.template, &requested.build);
+        server
+            .client
+            .start_build(template, build, &job.start)
+            .await?;
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        sent = sending => {
+            if let Err(error) = sent {
+                follow::abandon(&server.client, &requested).await;
+                return Err(error);
+            }
+        }
+        code = interrupts.next() => {
+            follow::abandon(&server.client, &requested).await;
+            return Ok(code);
+        }
+    }
+    watch(
+        server, settings, &requested, &job.lines, &job.name, started, interrupts,
+    )
+    .await
+}
+
+/// Follows a build that has started, and tells how it went.
+pub(super) async fn watch(
+    server: &Server,
+    settings: &BuildSettings,
+    requested: &RequestedBuild,
+    lines: &Lines,
+    name: &str,
+    started: Instant,
+    mut interrupts: Interrupts,
+) -> Result<u8> {
+    if settings.detach {
+        return outcome(settings, requested, "building", &requested.build);
+    }
+    let mut printer = Printer::new(settings.quiet);
+    match follow::follow(&server.client, requested, &mut printer, &mut interrupts).await? {
+        Ending::Ready => {
+            if !settings.quiet && !settings.json {
+                report::note(&format!(
+                    "built {name} in {:.1} s (build {}); try: soulbox shell -t {name}",
+                    started.elapsed().as_secs_f64(),
+                    requested.build
+                ));
+            }
+            outcome(settings, requested, "ready", &requested.template)
+        }
+        Ending::Failed(reason) => {
+            if settings.json {
+                outcome(settings, requested, "error", "")?;
+            }
+            Err(lines.explain(&reason))
+        }
+        Ending::Interrupted(code) => Ok(code),
+    }
+}
+
+fn outcome(
+    settings: &BuildSettings,
+    requested: &RequestedBuild,
+    status: &str,
+    plain: &str,
+) -> Result<u8> {
+    if settings.json {
+        output::json(&json!({
+            "templateID": requested.template,
+            "buildID": requested.build,
+            "names": requested.names,
+            "tags": requested.tags,
+            "status": status,
+        }))?;
+    } else {
+        output::text(&output::printable(plain))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,114 @@
+//! A build's log as it comes.
+
+use std::io::{self, IsTerminal, Write};
+
+use soulbox_client::model::templates::BuildLogEntry;
+
+use crate::output;
+
+#[derive(Debug)]
+pub(super) struct Printer {
+    quiet: bool,
+    colours: bool,
+}
+
+impl Printer {
+    /// The log goes to stderr: the outcome alone is the command's output.
+    pub(super) fn new(quiet: bool) -> Self {
+        Self {
+            quiet,
+            colours: io::stderr().is_terminal() && output::colours_wanted(),
+        }
+    }
+
+    pub(super) fn entry(&mut self, entry: &BuildLogEntry) {
+        if self.quiet {
+            return;
+        }
+        for line in line(entry, self.colours).lines() {
+            // With stderr closed there is nobody to tell.
+            writeln!(io::stderr().lock(), "{line}").ok();
+        }
+    }
+}
+
+/// For a file or another program.
+pub(super) fn plain(entry: &BuildLogEntry) -> String {
+    line(entry, false)
+}
+
+fn line(entry: &BuildLogEntry, colours: bool) -> String {
+    let text: Vec<String> = without_escapes(&entry.message)
+        .lines()
+        .map(output::printable)
+        .collect();
+    let text = text.join("\n");
+    if !colours {
+        return text;
+    }
+    match entry.level.as_str() {
+        "error" => return format!("\x1b[31m{text}\x1b[0m"),
+        "warn" => return format!("\x1b[33m{text}\x1b[0m"),
+        _ => {}
+    }
+    let (cached, rest) = match text.strip_prefix("CACHED ") {
+        Some(rest) => ("\x1b[32mCACHED\x1b[0m ", rest),
+        None => ("", text.as_str()),
+    };
+    match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((step, rest)) => format!("{cached}\x1b[36m[{step}]\x1b[0m{rest}"),
+        None => format!("{cached}{rest}"),
+    }
+}
+
+/// Colours of the tools that ran: the line's own count more, and the rest could steer a terminal.
+fn without_escapes(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\x1b' {
+            plain.push(character);
+            continue;
+        }
+        if characters.next() == Some('[') {
+            // Parameters, then one letter.
+            for parameter in characters.by_ref() {
+                if ('@'..='~').contains(&parameter) {
+                    break;
+                }
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(level: &str, message: &str) -> BuildLogEntry {
+        BuildLogEntry {
+            timestamp: String::new(),
+            message: message.to_owned(),
+            level: level.to_owned(),
+            step: None,
+        }
+    }
+
+    #[test]
+    fn steps_stand_out_on_a_terminal_and_nowhere_else() {
+        let log = entry("info", "CACHED [builder 1/2] RUN x");
+        assert_eq!(line(&log, false), "CACHED [builder 1/2] RUN x");
+        assert_eq!(
+            line(&log, true),
+            "\x1b[32mCACHED\x1b[0m \x1b[36m[builder 1/2]\x1b[0m RUN x"
+        );
+        assert_eq!(line(&entry("error", "no"), true), "\x1b[31mno\x1b[0m");
+    }
+
+    #[test]
+    fn what_a_build_prints_cannot_steer_the_terminal() {
+        let log = entry("info", "\x1b[31mred\x1b[0m \x1b[2Jx\x1b]0;title\x07 y\r");
+        assert_eq!(line(&log, false), "red x0;title\\u{7} y\\r");
+    }
+}
