@@ -20,6 +20,7 @@ const BLOCK: usize = 512;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Of one extended header or long name.
 const MAX_EXTENDED: u64 = 1 << 20;
+const NOBODY: u32 = 65534;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -198,17 +199,20 @@ fn entry(header: &Header, kind: u8, extended: Extended) -> Result<Entry, Error> 
             return Err(Error::Archive(what));
         }
     };
-    let id = |extended: Option<u64>, plain: io::Result<u64>| match extended {
-        Some(id) => u32::try_from(id).ok(),
-        None => plain.ok().and_then(|id| u32::try_from(id).ok()),
+    // Strange ids are nobody's; the largest one means "leave it as it is" to the kernel.
+    let id = |extended: Option<u64>, plain: io::Result<u64>| {
+        extended
+            .or(plain.ok())
+            .and_then(|id| u32::try_from(id).ok())
+            .filter(|id| *id != u32::MAX)
+            .unwrap_or(NOBODY)
     };
     Ok(Entry {
         kind,
         link,
         mode: header.mode().map_err(broken)? & 0o7777,
-        // Strange ids are nobody's.
-        uid: id(extended.uid, header.uid()).unwrap_or(65534),
-        gid: id(extended.gid, header.gid()).unwrap_or(65534),
+        uid: id(extended.uid, header.uid()),
+        gid: id(extended.gid, header.gid()),
         modified: extended
             .modified
             .or_else(|| i64::try_from(header.mtime().ok()?).ok())

@@ -108,7 +108,8 @@ impl<'a> Extractor<'a> {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(failed(error)),
                 }
-                let directory = open_directory(parent, name).map_err(failed)?;
+                let directory =
+                    open_directory(parent, name).map_err(|e| refused(&entry.path, e))?;
                 attributes::write(&directory, &entry.attributes).map_err(failed)?;
                 metadata.apply(&directory).map_err(failed)?;
             }

@@ -38,6 +38,10 @@ pub(super) fn parse(owner: &str) -> Result<Ownership, Error> {
     } else {
         named(group).ok_or_else(|| Error::Move(format!("invalid group: '{group}'")))?
     };
+    // To the kernel this one means "leave it as it is".
+    if [uid, gid].contains(&u32::MAX) {
+        return Err(Error::Move(format!("invalid owner: '{owner}'")));
+    }
     Ok(Ownership::All { uid, gid })
 }
 
@@ -60,7 +64,15 @@ mod tests {
 
     #[test]
     fn strangers_are_refused() {
-        for owner in ["nobody-here", "root:nobody-here", "", ":", "-1"] {
+        for owner in [
+            "nobody-here",
+            "root:nobody-here",
+            "",
+            ":",
+            "-1",
+            "4294967295",
+            "0:4294967295",
+        ] {
             assert!(parse(owner).is_err(), "{owner:?}");
         }
     }

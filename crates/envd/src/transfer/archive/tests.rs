@@ -82,3 +82,19 @@ fn devices_are_refused() {
     header.set_cksum();
     assert!(entries(header.as_bytes()).is_err());
 }
+
+#[test]
+fn ids_that_mean_nobody_or_nothing_are_nobodys() {
+    for id in [u64::from(u32::MAX), 1 << 40] {
+        let mut header = Header::new_gnu();
+        header.set_path("f").unwrap();
+        header.set_size(0);
+        header.set_mode(0o600);
+        header.set_uid(id);
+        header.set_gid(7);
+        header.set_cksum();
+        let entry = Archive::new(header.as_bytes().as_slice()).next();
+        let entry = entry.unwrap().unwrap();
+        assert_eq!((entry.uid, entry.gid), (NOBODY, 7));
+    }
+}
