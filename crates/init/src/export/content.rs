@@ -10,15 +10,15 @@ use rustix::{
     io::{Errno, pread, pwrite},
 };
 
-const CHUNK: u64 = 1 << 20;
+/// Of the buffer that all files share.
+pub(super) const CHUNK: usize = 256 << 10;
 
 /// Holes stay holes: a file may claim to be larger than any disk.
-pub(super) fn copy(from: &OwnedFd, to: &OwnedFd, size: u64) -> io::Result<()> {
+pub(super) fn copy(from: &OwnedFd, to: &OwnedFd, size: u64, buffer: &mut [u8]) -> io::Result<()> {
     if size == 0 {
         return Ok(());
     }
     ftruncate(to, size)?;
-    let mut buffer = vec![0; usize::try_from(CHUNK.min(size)).unwrap_or(0)];
     let mut at = 0;
     while at < size {
         let start = match seek(from, SeekFrom::Data(at)) {
@@ -27,7 +27,7 @@ pub(super) fn copy(from: &OwnedFd, to: &OwnedFd, size: u64) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         };
         let end = seek(from, SeekFrom::Hole(start))?.min(size);
-        copy_range(from, to, start, end, &mut buffer)?;
+        copy_range(from, to, start, end, buffer)?;
         at = end;
     }
     Ok(())

@@ -15,6 +15,7 @@ pub(super) fn copy(
     name: &CStr,
     stat: &Stat,
     links: &mut Links,
+    buffer: &mut [u8],
 ) -> io::Result<()> {
     if stat.st_nlink > 1 && links.reuse(stat.st_ino, target, name)? {
         return Ok(());
@@ -25,7 +26,8 @@ pub(super) fn copy(
             let from = openat(source, name, flags | OFlags::RDONLY, Mode::empty())?;
             let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
             let to = openat(target, name, flags, Mode::RUSR | Mode::WUSR)?;
-            content::copy(&from, &to, u64::try_from(stat.st_size).unwrap_or(0))?;
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            content::copy(&from, &to, size, buffer)?;
             attributes::copy(&from, &to, stat)?;
         }
         FileType::Symlink => {

@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{DIRECTORY, attributes, entry, links::Links};
+use super::{DIRECTORY, attributes, content::CHUNK, entry, links::Links};
 
 /// No tool that works with paths gets here (they end at 4,096 bytes), and each level is two open
 /// directories now and more when the layer is removed.
@@ -22,6 +22,7 @@ const SHOWN: usize = 300;
 pub(super) struct Tree {
     links: Links,
     stack: Vec<Level>,
+    buffer: Vec<u8>,
 }
 
 /// A directory whose files are copied, and the directories in it that are not.
@@ -38,6 +39,7 @@ impl Tree {
         Self {
             links,
             stack: Vec::new(),
+            buffer: vec![0; CHUNK],
         }
     }
 
@@ -107,7 +109,8 @@ impl Tree {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 level.below.push(name.to_owned());
             } else {
-                entry::copy(&level.source, &level.copy, name, &stat, &mut self.links)
+                let (links, buffer) = (&mut self.links, &mut self.buffer);
+                entry::copy(&level.source, &level.copy, name, &stat, links, buffer)
                     .map_err(|e| named(name, &e))?;
             }
         }
