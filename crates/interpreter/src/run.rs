@@ -262,16 +262,31 @@ async fn stop(context: &Context, turn: &mut Turn, kernel: &Kernel, mut execution
     for _ in 0..INTERRUPTS {
         kernel.interrupt().await;
         let finished = timeout(INTERRUPT_PAUSE, async {
-            while let Ok(Next::Event(_)) = execution.next().await {}
+            loop {
+                match execution.next().await {
+                    Ok(Next::Event(_)) => {}
+                    Ok(Next::End(_)) => return Ok(()),
+                    Err(Lost) => return Err(Lost),
+                }
+            }
         });
-        if finished.await.is_ok() {
-            return;
+        match finished.await {
+            Ok(Ok(())) => return,
+            Ok(Err(Lost)) => break,
+            Err(_) => {}
         }
     }
+    if kernel.process().was_ended_by_us() {
+        return;
+    }
+    let reason = match kernel.process().exit() {
+        Some(exit) => exit.reason(),
+        None => "the cell before did not end when it was interrupted".to_owned(),
+    };
     if let Err(error) = context.start(turn).await {
         eprintln!("soulbox-interpreter: the kernel cannot be started again: {error}");
     }
-    turn.notice = Some("the cell before did not end when it was interrupted".to_owned());
+    turn.notice = Some(reason);
 }
 
 fn closed() -> Failure {

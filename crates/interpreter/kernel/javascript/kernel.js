@@ -6,7 +6,6 @@ const fs = require('node:fs')
 const { Console } = require('node:console')
 const { createRequire } = require('node:module')
 const path = require('node:path')
-const { Writable } = require('node:stream')
 const util = require('node:util')
 const vm = require('node:vm')
 
@@ -95,6 +94,7 @@ async function work() {
       reply(channel, 'kernel_info_reply', information(), header)
     }
     output.flush()
+    output.planned = false
     publish('status', { execution_state: 'idle' }, header)
     running = null
   }
@@ -231,22 +231,24 @@ const output = {
   },
 }
 
+// Not a stream of Node's: a cell may be interrupted at any point, and would leave one unusable.
 function stream(name) {
-  return new Writable({
-    decodeStrings: false,
+  return {
     write(chunk, encoding, done) {
-      output.write(name, typeof chunk === 'string' ? chunk : chunk.toString('utf8'))
-      done()
+      output.write(name, typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'))
+      const then = typeof encoding === 'function' ? encoding : done
+      if (typeof then === 'function') process.nextTick(then)
+      return true
     },
-  })
+  }
 }
 
 const stdout = stream('stdout')
 const stderr = stream('stderr')
-process.stdout.write = (chunk, encoding, done) => stdout.write(chunk, encoding, done)
-process.stderr.write = (chunk, encoding, done) => stderr.write(chunk, encoding, done)
+process.stdout.write = stdout.write
+process.stderr.write = stderr.write
 Object.defineProperty(globalThis, 'console', {
-  value: new Console({ stdout, stderr }),
+  value: new Console({ stdout, stderr, ignoreErrors: false }),
   writable: true,
   configurable: true,
 })

@@ -2,6 +2,7 @@
 // Jupyter kernel, and nothing to compile.
 'use strict'
 
+const fs = require('node:fs')
 const net = require('node:net')
 
 const MORE = 1
@@ -93,6 +94,34 @@ class Frames {
   }
 }
 
+const sleeper = new Int32Array(new SharedArrayBuffer(4))
+
+// Writes before it returns, and waits for the reader: a program that prints faster than its client
+// reads is slowed down and does not fill the memory. Past the stream's own buffers, because a cell
+// may be interrupted at any point, and would leave those in the middle of something. What an
+// interrupted call had not written yet is kept for the next one.
+function writeNow(peer, wire) {
+  peer.rest.push(wire)
+  while (peer.rest.length > 0) {
+    const descriptor = peer.socket._handle?.fd
+    if (descriptor === undefined || descriptor < 0) {
+      peer.rest = []
+      return
+    }
+    try {
+      const written = fs.writeSync(descriptor, peer.rest[0])
+      if (written === peer.rest[0].length) peer.rest.shift()
+      else peer.rest[0] = peer.rest[0].subarray(written)
+    } catch (error) {
+      if (error.code !== 'EAGAIN') {
+        peer.rest = []
+        return
+      }
+      Atomics.wait(sleeper, 0, 0, 1)
+    }
+  }
+}
+
 // Listens as a socket of `type`; calls `onMessage(parts)` for each message of whoever connected.
 function listen(endpoint, type, onMessage = () => {}) {
   const peers = new Set()
@@ -100,7 +129,7 @@ function listen(endpoint, type, onMessage = () => {}) {
   const server = net.createServer((socket) => {
     const frames = new Frames()
     let parts = []
-    const peer = { socket, ready: false }
+    const peer = { socket, ready: false, rest: [] }
     socket.setNoDelay?.(true)
     socket.write(greeting())
     socket.write(ready(type))
@@ -126,9 +155,6 @@ function listen(endpoint, type, onMessage = () => {}) {
     }
     socket.on('error', gone)
     socket.on('close', gone)
-    // Output waits for its reader: a program that prints faster than its client reads is slowed down
-    // and does not fill the memory.
-    if (type === 'PUB') socket._handle?.setBlocking?.(true)
   })
   server.listen(endpoint)
   return {
@@ -140,7 +166,10 @@ function listen(endpoint, type, onMessage = () => {}) {
       const wire = Buffer.concat(
         parts.map((part, index) => frame(index + 1 < parts.length ? MORE : 0, Buffer.from(part)))
       )
-      for (const peer of peers) peer.socket.write(wire)
+      for (const peer of peers) {
+        if (type === 'PUB') writeNow(peer, wire)
+        else peer.socket.write(wire)
+      }
     },
   }
 }

@@ -1,11 +1,15 @@
 """The kernel's application: ipykernel with our settings, formatters and output streams."""
 
+import contextlib
 import os
 import sys
 
 import zmq
 from ipykernel.iostream import IOPubThread
+from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
+from ipykernel.zmqshell import ZMQInteractiveShell
+from traitlets import Type
 from traitlets.config import Config
 
 from . import formatters, images
@@ -35,12 +39,41 @@ class KernelApp(IPKernelApp):
         """The figures' backend is set when matplotlib is loaded, and not before."""
 
 
+class Forgetful(dict):
+    """A history that keeps nothing: whoever wants the output has it already."""
+
+    def __missing__(self, _):
+        return []
+
+    def __setitem__(self, _, value):
+        pass
+
+
+class Shell(ZMQInteractiveShell):
+    """Without the copy of everything ever printed or shown that IPython keeps to make notebooks of."""
+
+    @contextlib.contextmanager
+    def _tee(self, channel):
+        yield
+
+    def init_history(self):
+        super().init_history()
+        self.history_manager.outputs = Forgetful()
+
+
+class Kernel(IPythonKernel):
+    shell_class = Type(Shell)
+
+
 def settings(connection_file):
     config = Config()
     app = config.KernelApp
     app.connection_file = connection_file
     app.parent_handle = 0
+    app.kernel_class = Kernel
     app.outstream_class = f"{PatientStream.__module__}.{PatientStream.__name__}"
+    # Messages are copied: what is sent without a copy is kept until a thread finds the time to free it.
+    config.Session.copy_threshold = 1 << 40
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.PlainTextFormatter.max_seq_length = 0
