@@ -28,7 +28,7 @@ pub(crate) async fn ground(
             let key = Key::base(tenant, &["template", &template.build_id]);
             let alias = template.aliases.first().map(String::as_str);
             let name = alias.unwrap_or(template.id.as_str());
-            journal.begins(&format!("FROM {name}"), key.short(), true);
+            journal.begins(&format!("FROM {name}"), key.short(), !forced);
             Ok(Ground::of_template(key, template, &job.shop.leases))
         }
         Base::Stage(index) => {
@@ -43,24 +43,16 @@ pub(crate) async fn ground(
             reference,
             credentials,
         } => {
-            begins(job, journal, reference);
             let image = image::pull(job, reference, credentials.as_ref(), forced, journal).await?;
-            provision::provision(job, image, forced, journal).await
+            provision::provision(job, reference, image, forced, journal).await
         }
         Base::Archive { hash } => {
-            begins(job, journal, "an uploaded archive");
             let image = image::import_upload(job, hash, journal).await?;
-            provision::provision(job, image, forced, journal).await
+            provision::provision(job, "an uploaded archive", image, forced, journal).await
         }
         Base::Debian { packages } => {
-            begins(job, journal, "debian (made by mmdebstrap)");
             let image = debian::make(job, packages, forced, journal).await?;
-            provision::provision(job, image, forced, journal).await
+            provision::provision(job, "debian", image, forced, journal).await
         }
     }
-}
-
-fn begins(job: &Job, journal: &Journal, name: &str) {
-    let key = Key::base(&job.request.tenant, &["from", name]);
-    journal.begins(&format!("FROM {name}"), key.short(), false);
 }

@@ -36,9 +36,10 @@ pub(crate) struct Steps<'a> {
 /// How a step ended.
 struct Outcome {
     state: State,
-    /// With changes to be kept.
+    /// The sandbox in which it ran.
+    room: Option<Room>,
+    /// There are changes in it to be kept.
     changed: bool,
-    room: Room,
 }
 
 impl<'a> Steps<'a> {
@@ -55,13 +56,6 @@ impl<'a> Steps<'a> {
     pub(crate) async fn take(&mut self, step: &Step, journal: &Journal) -> Result<()> {
         self.forced |= step.force;
         let label = label(step);
-        if step.kind == StepKind::Env {
-            let key = self.ground.key.then(&parts(step, ""));
-            journal.begins(&label, key.short(), false);
-            env::apply(&mut self.ground.state, &step.args)?;
-            self.ground.key = key;
-            return Ok(());
-        }
         let source = self.source(step, journal).await?;
         let source_key = source.as_ref().map_or("", |ground| ground.key.as_str());
         let key = self.ground.key.then(&parts(step, source_key));
@@ -85,7 +79,15 @@ impl<'a> Steps<'a> {
         source: Option<&Ground>,
         journal: &Journal,
     ) -> Result<Outcome> {
-        let state = self.ground.state.clone();
+        let mut state = self.ground.state.clone();
+        if step.kind == StepKind::Env {
+            env::apply(&mut state, &step.args)?;
+            return Ok(Outcome {
+                state,
+                room: self.room.take(),
+                changed: false,
+            });
+        }
         let room = self.room(journal).await?;
         match step.kind {
             StepKind::Run => run::run(self.job, room, state, &step.args, journal).await,
@@ -107,11 +109,12 @@ impl<'a> Steps<'a> {
     async fn keep(&mut self, key: &Key, outcome: Outcome, label: String) -> Result<()> {
         let steps = &self.job.shop.steps;
         let draft = steps.begin(key);
-        let added = if outcome.changed {
-            outcome.room.export(draft.path()).await?
-        } else {
-            self.room = Some(outcome.room);
-            Vec::new()
+        let added = match outcome.room {
+            Some(room) if outcome.changed => room.export(draft.path()).await?,
+            unchanged => {
+                self.room = unchanged;
+                Vec::new()
+            }
         };
         let done = steps
             .finish(draft, outcome.state, added, label, false)

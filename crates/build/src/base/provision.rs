@@ -92,6 +92,7 @@ impl Luggage {
 
 pub(super) async fn provision(
     job: &Job,
+    name: &str,
     image: Image,
     forced: bool,
     journal: &Journal,
@@ -102,12 +103,13 @@ pub(super) async fn provision(
     let steps = &job.shop.steps;
     let _one_at_a_time = steps.lock(&key).await;
     let found = if forced { None } else { steps.find(&key).await };
-    let label = format!("PROVISION {DEFAULT_USER}");
+    let label = format!("FROM {name}");
     journal.begins(&label, key.short(), found.is_some());
     let done = if let Some(done) = found {
         done
     } else {
         let room = Room::open(job, &ground, limits(job), journal).await?;
+        journal.info("making the image fit for sandboxes");
         run(&room, &luggage, journal).await?;
         let draft = steps.begin(&key);
         let added = room.export(draft.path()).await?;

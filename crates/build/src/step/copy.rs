@@ -58,7 +58,7 @@ pub(super) async fn run(
     Ok(Outcome {
         state,
         changed: true,
-        room,
+        room: Some(room),
     })
 }
 

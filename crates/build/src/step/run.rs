@@ -40,7 +40,7 @@ pub(super) async fn run(
         Ok(exit) if exit.is_success() => Ok(Outcome {
             state,
             changed: true,
-            room,
+            room: Some(room),
         }),
         Ok(exit) => {
             if room.ran_out_of_memory().await {

@@ -40,7 +40,7 @@ pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result
             Ok(Outcome {
                 state,
                 changed: change == "new",
-                room,
+                room: Some(room),
             })
         }
         _ => Err(failed(ran.reason())),

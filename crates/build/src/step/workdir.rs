@@ -31,6 +31,6 @@ pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result
     Ok(Outcome {
         state,
         changed: ran.stdout.trim() != "same",
-        room,
+        room: Some(room),
     })
 }

@@ -113,7 +113,7 @@ async fn an_image_with_nothing_but_a_shell_becomes_a_template() {
     again.stages[0].steps = vec![run("id -un; pwd; sudo id -un")];
     let (built, log) = machine.build(again).await;
     built.unwrap();
-    assert!(log.has("CACHED [base] PROVISION"), "{log:?}");
+    assert!(log.has("CACHED [base] FROM an uploaded archive"), "{log:?}");
     assert!(log.has("CACHED [builder 1/1] RUN"), "{log:?}");
     machine.is_clean().await;
 }
