@@ -105,7 +105,7 @@ impl Contexts {
         }
         let cwd = cwd.unwrap_or_else(|| self.home.to_string_lossy().into_owned());
         if !language.is_python()
-            && self.home != PathBuf::from(&cwd)
+            && self.home.as_os_str() != cwd.as_str()
             && !PathBuf::from(&cwd).is_dir()
         {
             return Err(Error::WorkingDirectory);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::account::Account;
 use crate::kernel::Process;
 
-const REMOVAL: Duration = Duration::from_secs(60);
+const REMOVAL: Duration = Duration::from_mins(1);
 
 pub(super) struct Workspace {
     path: PathBuf,

@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::timeout};
 use super::reply::Failure;
 
 const MAX_REQUEST: usize = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) enum Body {
     Whole(Option<Bytes>),

@@ -18,7 +18,7 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Failure> {
         if body.iter().all(u8::is_ascii_whitespace) {
-            return Err(refusal(vec![mistake(
+            return Err(refusal(&[mistake(
                 "missing",
                 json!(["body"]),
                 "Field required",
@@ -30,13 +30,13 @@ impl Fields {
                 whole,
                 mistakes: Vec::new(),
             }),
-            Ok(other) => Err(refusal(vec![mistake(
+            Ok(other) => Err(refusal(&[mistake(
                 "model_attributes_type",
                 json!(["body"]),
                 "Input should be a valid dictionary or object to extract fields from",
                 &other,
             )])),
-            Err(error) => Err(refusal(vec![json!({
+            Err(error) => Err(refusal(&[json!({
                 "type": "json_invalid",
                 "loc": ["body", offset(body, &error)],
                 "msg": "JSON decode error",
@@ -110,12 +110,12 @@ impl Fields {
         if self.mistakes.is_empty() {
             Ok(())
         } else {
-            Err(refusal(self.mistakes))
+            Err(refusal(&self.mistakes))
         }
     }
 }
 
-fn refusal(mistakes: Vec<Value>) -> Failure {
+fn refusal(mistakes: &[Value]) -> Failure {
     Failure::json(
         StatusCode::UNPROCESSABLE_ENTITY,
         json!({"detail": mistakes}),

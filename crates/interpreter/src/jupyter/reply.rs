@@ -147,7 +147,7 @@ mod tests {
         ] {
             for content in [
                 json!(null),
-                json!([1]),
+                json!([true]),
                 json!({"data": 5, "name": [], "text": 1,
                 "execution_count": -1, "execution_state": {}, "ename": 3}),
             ] {

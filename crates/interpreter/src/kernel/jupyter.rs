@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Kernels of some languages need many seconds to come up on a busy machine.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 /// A request is small: a kernel that does not take it for so long will not take it at all.
 const SEND: Duration = Duration::from_secs(10);
 /// The reply and the end of the broadcasts travel apart and arrive together, or one is missing.
@@ -203,14 +203,12 @@ impl Kernel {
 
     async fn deliver(&self, channel: &Mutex<zmtp::Sender>, parts: &[Vec<u8>]) -> Result<(), Lost> {
         let sent = timeout(SEND, async { channel.lock().await.send(parts).await }).await;
-        match sent {
-            Ok(Ok(())) => Ok(()),
-            // What was sent halfway leaves the channel unusable.
-            Ok(Err(_)) | Err(_) => {
-                self.shared.lose();
-                Err(Lost)
-            }
+        if matches!(sent, Ok(Ok(()))) {
+            return Ok(());
         }
+        // What was sent halfway leaves the channel unusable.
+        self.shared.lose();
+        Err(Lost)
     }
 }
 

@@ -90,7 +90,7 @@ impl Folders {
             for folder in &self.0 {
                 let folder = folder.join(name);
                 if let Some(text) = read(&folder.join("kernel.json")) {
-                    return parse(name, folder, &text);
+                    return parse(name, &folder, &text);
                 }
             }
         }
@@ -134,7 +134,7 @@ fn read(path: &Path) -> Option<String> {
     Some(text)
 }
 
-fn parse(name: &str, folder: PathBuf, text: &str) -> Result<Spec, Error> {
+fn parse(name: &str, folder: &Path, text: &str) -> Result<Spec, Error> {
     let path = || folder.join("kernel.json");
     let file: File = serde_json::from_str(text).map_err(|e| Error::Malformed(path(), e))?;
     if file.argv.is_empty() {

@@ -41,7 +41,7 @@ use tokio::{
 use super::{Exit, Process, process::prefer_for_oom};
 
 /// Heavy imports on a cold disk.
-const LOAD: Duration = Duration::from_secs(60);
+const LOAD: Duration = Duration::from_mins(1);
 const FORK: Duration = Duration::from_secs(10);
 const MAX_LINE: u64 = 4096;
 

@@ -38,12 +38,11 @@ pub(super) fn encode_command(body: &[u8]) -> Vec<u8> {
 }
 
 fn put_header(wire: &mut Vec<u8>, flags: u8, length: usize) {
-    match u8::try_from(length) {
-        Ok(short) => wire.extend_from_slice(&[flags, short]),
-        Err(_) => {
-            wire.push(flags | LONG);
-            wire.extend_from_slice(&(length as u64).to_be_bytes());
-        }
+    if let Ok(short) = u8::try_from(length) {
+        wire.extend_from_slice(&[flags, short]);
+    } else {
+        wire.push(flags | LONG);
+        wire.extend_from_slice(&(length as u64).to_be_bytes());
     }
 }
 

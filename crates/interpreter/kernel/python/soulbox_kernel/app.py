@@ -89,7 +89,7 @@ def run(connection_file):
     app.initialize(["--IPKernelApp.capture_fd_output=True"])
     shell = app.shell
     formatters.register(shell.display_formatter)
-    formatters.watch_matplotlib()
+    formatters.watch_matplotlib(shell)
     images.watch_pillow()
     # Ours is not a package that the user should find in his way.
     sys.path[:] = [

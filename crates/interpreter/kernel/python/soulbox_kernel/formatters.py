@@ -95,8 +95,12 @@ def _number(value):
     raise TypeError
 
 
-def watch_matplotlib():
+def watch_matplotlib(shell):
     """Sets figures up when matplotlib is loaded, now or later, and does not load it."""
+    # Loaded before there was a shell, the backend could not tell it how figures become pictures.
+    backend = sys.modules.get("matplotlib_inline.backend_inline")
+    if backend is not None:
+        backend.configure_inline_support(shell, "module://matplotlib_inline.backend_inline")
     if "matplotlib" in sys.modules:
         configure_matplotlib()
     else:
