@@ -117,7 +117,6 @@ impl From<ControlError> for ApiError {
             ControlError::Unauthenticated | ControlError::VolumeToken => {
                 plain(StatusCode::UNAUTHORIZED)
             }
-            ControlError::NoVolumes => plain(StatusCode::FORBIDDEN),
             ControlError::TooManySecrets(_) => plain(StatusCode::TOO_MANY_REQUESTS)
                 .coded("secret_limit_reached")
                 .retry(Retry::Never),
@@ -137,7 +136,8 @@ impl From<ControlError> for ApiError {
             | ControlError::InvalidReference(_)
             | ControlError::TemplateInUse { .. }
             | ControlError::SnapshotInUse { .. } => plain(StatusCode::BAD_REQUEST),
-            ControlError::TemplateForbidden(_)
+            ControlError::NoVolumes
+            | ControlError::TemplateForbidden(_)
             | ControlError::TemplateOfAnother(_)
             | ControlError::UploadLink => plain(StatusCode::FORBIDDEN),
             ControlError::TooManyBuilds(_) => {

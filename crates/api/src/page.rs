@@ -92,15 +92,16 @@ impl Paging {
 
 impl<T: Serialize> IntoResponse for Page<T> {
     fn into_response(self) -> Response {
-        let mut response = axum::Json(self.items).into_response();
-        if let Some(value) = self
-            .next
-            .and_then(|token| HeaderValue::try_from(token).ok())
-        {
-            response.headers_mut().insert(NEXT_TOKEN, value);
-        }
-        response
+        with_next(axum::Json(self.items).into_response(), self.next)
     }
+}
+
+/// Tells how to get the next page, if there is one.
+pub(crate) fn with_next(mut response: Response, next: Option<String>) -> Response {
+    if let Some(value) = next.and_then(|token| HeaderValue::try_from(token).ok()) {
+        response.headers_mut().insert(NEXT_TOKEN, value);
+    }
+    response
 }
 
 impl Order {

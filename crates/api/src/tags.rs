@@ -47,7 +47,8 @@ pub(crate) struct Exists {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Assignment {
-    assignment_id: String,
+    #[serde(rename = "assignmentId")]
+    id: String,
     build_id: String,
     assigned_at: String,
     build_created_at: String,
@@ -202,7 +203,7 @@ fn assignment(
 ) -> Option<Assignment> {
     let build = template.builds.iter().find(|build| build.id == *build_id)?;
     Some(Assignment {
-        assignment_id: format!("{}:{tag}:{}", template.info.id, at.0),
+        id: format!("{}:{tag}:{}", template.info.id, at.0),
         build_id: build_id.clone(),
         assigned_at: timestamp(*at),
         build_created_at: timestamp(build.created_at),

@@ -1,7 +1,11 @@
 //! Templates: the server's own, which anybody can use and nobody can change, the tenants' own, and
 //! their snapshots.
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use soulbox_control::{Error as ControlError, Published, Reference, Template, TemplateBuild};
@@ -11,7 +15,7 @@ use crate::{
     auth::Caller,
     body::OptionalJson,
     error::{ApiError, Result},
-    page::{Page, Paging, Position},
+    page::{Page, Paging, Position, with_next},
     path::Segment,
     query::Query,
     router::App,
@@ -174,17 +178,24 @@ pub(crate) async fn list_default(State(app): State<App>, _: Caller) -> Json<Vec<
     )
 }
 
-/// By id only.
+/// By id only. Its builds come in pages, newest first.
 pub(crate) async fn get(
     State(app): State<App>,
     caller: Caller,
     Segment(id): Segment<String>,
-) -> Result<Json<WithBuilds>> {
+    query: Query,
+) -> Result<Response> {
+    let paging = Paging::from_query(&query)?;
     let template = app.control.template(&caller.tenant, &id)?;
-    Ok(Json(WithBuilds {
-        builds: template.builds.iter().rev().map(Build::from).collect(),
+    let page = paging.cut(template.builds.clone(), |build| Position {
+        at: build.created_at,
+        id: build.id.clone(),
+    });
+    let shown = Json(WithBuilds {
+        builds: page.items.iter().map(Build::from).collect(),
         template: template.into(),
-    }))
+    });
+    Ok(with_next(shown.into_response(), page.next))
 }
 
 pub(crate) async fn alias(

@@ -221,14 +221,14 @@ async fn the_way_of_the_sdks_leads_to_a_sandbox() {
 
 #[tokio::test]
 async fn a_failed_step_is_told_with_its_number_as_text() {
-    let world = world_with(agent()).await;
+    let world = world().await;
     let asked = ask(&world, &json!({"alias": "old-sdk"})).await;
     let steps = json!([{"type": "RUN", "args": ["true"]}, {"type": "RUN", "args": ["fail"]}]);
-    let body = json!({"fromTemplate": "agent", "steps": steps});
+    let body = json!({"fromTemplate": "nope", "steps": steps});
     start(&world, &asked, &body).await;
-    let unbuilt = ended(&world, &asked).await["reason"].clone();
-    assert_eq!(unbuilt["step"], "base");
-    assert_eq!(unbuilt["message"], "template 'agent' is not built yet");
+    let unknown = ended(&world, &asked).await["reason"].clone();
+    assert_eq!(unknown["step"], "base");
+    assert_eq!(unknown["message"], "template 'nope' not found");
 
     let asked = ask(&world, &json!({"name": "app"})).await;
     let body = json!({"fromImage": "debian", "steps": steps});

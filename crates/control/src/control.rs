@@ -107,14 +107,15 @@ impl Control {
     /// For the end of the server: waits for creates and kills under way, at most `limit`, and
     /// writes what is only in memory. Sandboxes keep running; builds go on at the next start.
     pub async fn drain(&self, limit: Duration) {
-        if let Some(workshop) = &self.workshop {
-            workshop.drain(limit).await;
-        }
         self.tasks.close();
-        if tokio::time::timeout(limit, self.tasks.wait())
-            .await
-            .is_err()
-        {
+        let builds = async {
+            if let Some(workshop) = &self.workshop {
+                workshop.drain(limit).await;
+            }
+        };
+        let requests = tokio::time::timeout(limit, self.tasks.wait());
+        let (requests, ()) = tokio::join!(requests, builds);
+        if requests.is_err() {
             tracing::warn!(
                 left = self.tasks.len(),
                 "requests were still under way at the end"

@@ -91,7 +91,8 @@ impl Control {
     async fn origin_when_built(self: &Arc<Self>, tenant: &Tenant, text: &str) -> Result<Origin> {
         match self.origin(tenant, text) {
             Err(Error::TemplateNotBuilt(name)) => {
-                self.await_builtin(&name).await?;
+                let patience = self.workshop()?.config.patience;
+                self.await_builtin(&name, patience).await?;
                 self.origin(tenant, text)
             }
             Ok(origin) => {

@@ -97,9 +97,13 @@ pub(crate) enum Found {
 }
 
 impl Control {
-    /// The tenant's own and the server's.
+    /// The tenant's own, newest first, and the server's.
     pub fn templates(&self, tenant: &Tenant) -> Vec<Template> {
-        let own = self.library.of(&tenant.id);
+        let mut own = self.library.of(&tenant.id);
+        own.sort_by(|a, b| {
+            let newest = b.row.created_at.cmp(&a.row.created_at);
+            newest.then_with(|| a.row.id.cmp(&b.row.id))
+        });
         let own = own.iter().map(|built| self.describe(built));
         own.chain(self.default_templates()).collect()
     }

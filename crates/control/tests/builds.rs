@@ -809,6 +809,28 @@ async fn a_built_in_that_takes_long_is_told_to_be_on_its_way_and_survives_a_rest
 }
 
 #[tokio::test]
+async fn a_template_on_a_built_in_that_is_not_there_yet_waits_for_it() {
+    let mut world = world_with(|builds| builds.builtins = vec![agent("1")]).await;
+    let builder = Arc::clone(&world.builder);
+    let held = builder.gate.write().await;
+    let (cancelled, asked) = (world.ask("cancelled").await, world.ask("app").await);
+    for asked in [&cancelled, &asked] {
+        let base = BaseWish::Template("agent".into());
+        world.start(asked, wish(base, vec![])).await;
+    }
+    world
+        .control
+        .cancel_build(&world.tenant, "cancelled", &cancelled.build)
+        .await
+        .unwrap();
+    world.restart().await;
+    drop(held);
+    let ended = world.ended(&asked).await;
+    assert_eq!(ended.status, BuildStatus::Ready, "{:?}", ended.reason);
+    assert_eq!(world.row(&cancelled).status, BuildStatus::Error);
+}
+
+#[tokio::test]
 async fn a_built_in_that_cannot_be_built_says_why() {
     let mut broken = agent("1");
     broken.steps = vec![run("fail")];

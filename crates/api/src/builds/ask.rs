@@ -64,9 +64,8 @@ pub(crate) async fn ask(
 
 impl AskBody {
     fn into_ask(self) -> Result<BuildAsk> {
-        let free = match self.min_free_disk_mb.map(u32::try_from).transpose() {
-            Ok(free) => free,
-            Err(_) => return Err(ApiError::bad_request("minFreeDiskMb must not be negative")),
+        let Ok(free) = self.min_free_disk_mb.map(u32::try_from).transpose() else {
+            return Err(ApiError::bad_request("minFreeDiskMb must not be negative"));
         };
         let resources = Resources {
             cpu_count: self.cpu_count,

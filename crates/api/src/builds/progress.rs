@@ -22,7 +22,7 @@ const MAX_LIMIT: usize = 100;
 /// E2B's `TemplateBuildInfo`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+pub(crate) struct Progress {
     #[serde(rename = "templateID")]
     template_id: String,
     #[serde(rename = "buildID")]
@@ -60,7 +60,7 @@ pub(crate) async fn status(
     caller: Caller,
     Segment((template, build)): Segment<(String, String)>,
     query: Query,
-) -> Result<Json<Status>> {
+) -> Result<Json<Progress>> {
     let page = BuildLogPage::FromIndex {
         index: query.number("logsOffset")?.unwrap_or_default(),
         limit: limit(&query)?,
@@ -68,7 +68,7 @@ pub(crate) async fn status(
     let level = level(&query)?;
     let (info, log_entries) = read(&app, &caller, &template, &build, page, level).await?;
     Ok(Json(match info {
-        Seen::Built(info) => Status {
+        Seen::Built(info) => Progress {
             template_id: info.template.into(),
             build_id: info.row.id,
             status: info.row.status.as_str(),
@@ -76,7 +76,7 @@ pub(crate) async fn status(
             log_entries,
             reason: info.row.reason.map(Reason::from),
         },
-        Seen::Given { template_id } => Status {
+        Seen::Given { template_id } => Progress {
             template_id,
             build_id: build,
             status: "ready",

@@ -35,15 +35,20 @@ pub(crate) struct StartBody {
 
 /// Exactly one.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct BaseBody {
-    from_image: Option<String>,
-    from_image_registry: Option<Registry>,
-    from_template: Option<String>,
+    #[serde(rename = "fromImage")]
+    image: Option<String>,
+    #[serde(rename = "fromImageRegistry")]
+    registry: Option<Registry>,
+    #[serde(rename = "fromTemplate")]
+    template: Option<String>,
     // Ours.
-    from_stage: Option<usize>,
-    from_archive: Option<String>,
-    from_debian: Option<Debian>,
+    #[serde(rename = "fromStage")]
+    stage: Option<usize>,
+    #[serde(rename = "fromArchive")]
+    archive: Option<String>,
+    #[serde(rename = "fromDebian")]
+    debian: Option<Debian>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,10 +76,8 @@ struct Debian {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Registry {
-    Registry {
-        username: String,
-        password: Secret,
-    },
+    #[serde(rename = "registry")]
+    Basic { username: String, password: Secret },
     #[serde(rename_all = "camelCase")]
     Aws {
         aws_access_key_id: String,
@@ -82,9 +85,7 @@ enum Registry {
         aws_region: String,
     },
     #[serde(rename_all = "camelCase")]
-    Gcp {
-        service_account_json: Secret,
-    },
+    Gcp { service_account_json: Secret },
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,12 +141,12 @@ impl StartBody {
 impl BaseBody {
     fn into_from(self) -> From {
         From {
-            image: self.from_image,
-            registry: self.from_image_registry,
-            template: self.from_template,
-            stage: self.from_stage,
-            archive: self.from_archive,
-            debian: self.from_debian,
+            image: self.image,
+            registry: self.registry,
+            template: self.template,
+            stage: self.stage,
+            archive: self.archive,
+            debian: self.debian,
         }
     }
 }
@@ -179,7 +180,7 @@ impl From {
 impl std::convert::From<Registry> for Credentials {
     fn from(registry: Registry) -> Self {
         match registry {
-            Registry::Registry { username, password } => Self::Basic { username, password },
+            Registry::Basic { username, password } => Self::Basic { username, password },
             Registry::Aws {
                 aws_access_key_id,
                 aws_secret_access_key,

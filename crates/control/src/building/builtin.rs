@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use soulbox_build::Stage;
 use soulbox_runtime::LogLevel;
@@ -91,8 +92,12 @@ impl Control {
         Ok(())
     }
 
-    /// Makes one that was never built usable, if that is quick.
-    pub(crate) async fn await_builtin(self: &Arc<Self>, name: &str) -> Result<()> {
+    /// Makes one that was never built usable, if that does not take longer than `patience`.
+    pub(crate) async fn await_builtin(
+        self: &Arc<Self>,
+        name: &str,
+        patience: Duration,
+    ) -> Result<()> {
         let workshop = Arc::clone(self.workshop()?);
         let definition = workshop
             .builtin(name)
@@ -102,7 +107,7 @@ impl Control {
         }
         let build = self.build_builtin(name).await?;
         if let Some(running) = workshop.running(&build.row.id) {
-            drop(timeout(workshop.config.patience, running.ended.cancelled()).await);
+            drop(timeout(patience, running.ended.cancelled()).await);
         }
         let built = self.library.by_global_name(name);
         let row = built.as_ref().and_then(|built| built.build(&build.row.id));
@@ -231,19 +236,19 @@ fn info(row: &BuildRow) -> BuildInfo {
 }
 
 fn job(built: &Built, row: BuildRow, definition: BuiltIn, resumed: bool) -> Job {
+    let stage = Stage {
+        base: definition.base,
+        steps: definition.steps,
+    };
     Job {
         row,
         tenant: built.row.tenant.clone(),
         name: definition.name,
-        stages: vec![Stage {
-            base: definition.base,
-            steps: definition.steps,
-        }],
+        stages: std::future::ready(Ok((vec![stage], Vec::new()))).boxed(),
         start: definition.start,
         ready: definition.ready,
         force: false,
         secrets: Vec::new(),
-        holds: Vec::new(),
         resumed,
     }
 }

@@ -335,10 +335,9 @@ mod tests {
     fn pages_by_time_go_both_ways() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b.jsonl");
-        let lines: String = (1..=4)
-            .map(|at| format!("{{\"at\":{at},\"level\":\"info\",\"message\":\"{at}\"}}\n"))
-            .collect();
-        std::fs::write(&path, lines).unwrap();
+        let lines =
+            (1..=4).map(|at| format!("{{\"at\":{at},\"level\":\"info\",\"message\":\"{at}\"}}\n"));
+        std::fs::write(&path, lines.collect::<Vec<_>>().concat()).unwrap();
         let forward = BuildLogPage::Forward {
             from: Some(UnixMillis(2)),
             limit: 2,

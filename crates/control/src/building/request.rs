@@ -7,7 +7,10 @@ use soulbox_types::{Limits, TemplateId, UnixMillis};
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::{library::Built, workshop::Workshop};
+use super::{
+    library::Built,
+    workshop::{CANCELLED, Workshop},
+};
 use crate::{
     Control, Error, Reference, Resources, Result, Tenant, reference::DEFAULT_TAG,
     snapshot::not_a_uuid,
@@ -152,9 +155,14 @@ impl Control {
 
     /// With the shelf's lock held.
     pub(crate) async fn cancel_waiting(&self, build: &BuildRow, why: &str) -> Result<()> {
+        self.end_build(build, format!("{CANCELLED}: {why}")).await
+    }
+
+    /// Of one that does not run.
+    pub(crate) async fn end_build(&self, build: &BuildRow, message: String) -> Result<()> {
         let reason = BuildReason {
             step: "base".to_owned(),
-            message: format!("{}: {why}", super::workshop::CANCELLED),
+            message,
         };
         let at = UnixMillis::now();
         self.store

@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use soulbox_build::{Base, BuildFailure, Stage};
 use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
 use soulbox_template::Template as Description;
-use soulbox_types::{Secret, TemplateId, TenantId, UnixMillis};
+use soulbox_types::{Secret, TemplateId, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -15,7 +16,7 @@ use super::{
     library::{BuildHold, Built},
     log::{self, BuildLogEntry, BuildLogPage},
     wish::{BaseWish, BuildWish},
-    workshop::{CANCELLED, Job, Workshop},
+    workshop::{CANCELLED, Job, Stages, Workshop},
 };
 use crate::{Control, Error, Reference, Result, Tenant, template::Found};
 
@@ -59,46 +60,33 @@ impl Control {
     }
 
     async fn begin(
-        &self,
+        self: &Arc<Self>,
         workshop: &Arc<Workshop>,
         tenant: &Tenant,
         built: Built,
         row: BuildRow,
         mut wish: BuildWish,
     ) -> Result<()> {
-        let resolved = self.resolve_stages(Some(tenant), &mut wish);
+        let stages = self.stages(tenant, &mut wish);
         // What is found now holds, whatever its name means after a restart.
         let request = serde_json::to_string(&wish)
             .map_err(|_| Error::Internal("a build could not be written down"))?;
-        let sealed = self
-            .vault
-            .seal(&tenant.id, &row.id, &Secret::new(request))?;
+        let request = Secret::new(request);
+        let sealed = self.vault.seal(&tenant.id, &row.id, &request)?;
         let at = UnixMillis::now();
         let started = BuildRow {
             status: BuildStatus::Building,
             started_at: Some(at),
             ..row.clone()
         };
-        let writing = self.shelf.writing.lock().await;
+        let _writing = self.shelf.writing.lock().await;
         if !self.store.start_build(&row.id, &sealed, at).await? {
             return Err(not_waiting(&row));
         }
-        let failure = match resolved {
-            Ok((stages, holds)) => {
-                let job = job(built.row, started.clone(), wish, stages, holds, false);
-                workshop.launch(job);
-                None
-            }
-            // Told as the failure of the first step, where clients look for it.
-            Err(error) => Some(BuildFailure::new("base", error.to_string())),
-        };
+        workshop.launch(job(built.row, started.clone(), wish, stages, false));
         // In this order: whoever sees that it is being built can cancel it.
         self.library
-            .change(&row.template, &row.id, |row| *row = started.clone());
-        drop(writing);
-        if let Some(failure) = failure {
-            workshop.fail(&started, failure).await;
-        }
+            .change(&row.template, &row.id, |row| *row = started);
         Ok(())
     }
 
@@ -133,33 +121,20 @@ impl Control {
         let mut wish: BuildWish = serde_json::from_str(request.expose())
             .map_err(|_| Error::Internal("what was to be built cannot be read any more"))?;
         let tenant = self.keys.by_id(&built.row.tenant);
-        let (stages, holds) = self.resolve_stages(tenant.as_ref(), &mut wish)?;
-        workshop.launch(job(built.row.clone(), row, wish, stages, holds, true));
+        let tenant = tenant.ok_or(Error::Internal("the team of the build is gone"))?;
+        let stages = self.stages(&tenant, &mut wish);
+        workshop.launch(job(built.row.clone(), row, wish, stages, true));
         Ok(())
     }
 
     async fn give_up(&self, row: &BuildRow, error: &Error) {
         tracing::warn!(build = row.id, %error, "a build cannot go on");
         let message = format!("the server was restarted and could not go on: {error}");
-        let failure = BuildFailure::new("base", message);
-        match &self.workshop {
-            Some(workshop) => workshop.fail(row, failure).await,
-            None => {
-                let reason = soulbox_store::BuildReason {
-                    step: failure.step,
-                    message: failure.message,
-                };
-                let at = UnixMillis::now();
-                let written = self.store.finish_build(&row.id, Some(&reason), &[], at);
-                if let Err(error) = written.await {
-                    tracing::error!(build = row.id, %error, "could not record the end of a build");
-                }
-                self.library.change(&row.template, &row.id, |row| {
-                    row.status = BuildStatus::Error;
-                    row.reason = Some(reason);
-                    row.finished_at = Some(at);
-                });
-            }
+        if let Some(workshop) = &self.workshop {
+            let failure = BuildFailure::new("base", message);
+            workshop.fail(row, failure).await;
+        } else if let Err(error) = self.end_build(row, message).await {
+            tracing::error!(build = row.id, %error, "could not record the end of a build");
         }
     }
 
@@ -262,10 +237,33 @@ impl Control {
         Ok((built, row))
     }
 
-    /// Names become templates; the wish then says exactly which.
+    /// Of a wish that then says exactly which templates it means. Those of the server's own that
+    /// are not there yet are built first.
+    fn stages(self: &Arc<Self>, tenant: &Tenant, wish: &mut BuildWish) -> Stages {
+        let resolved = self.resolve_stages(tenant, wish);
+        let Err(Error::TemplateNotBuilt(_)) = resolved else {
+            return std::future::ready(resolved).boxed();
+        };
+        let (control, tenant, mut wish) = (Arc::downgrade(self), tenant.clone(), wish.clone());
+        async move {
+            for _ in 0..=wish.stages.len() {
+                let control = control.upgrade().ok_or(Error::NoBuilder)?;
+                let patience = control.workshop()?.config.max_duration;
+                match control.resolve_stages(&tenant, &mut wish) {
+                    Err(Error::TemplateNotBuilt(name)) => {
+                        control.await_builtin(&name, patience).await?;
+                    }
+                    resolved => return resolved,
+                }
+            }
+            Err(Error::Internal("a template is gone as soon as it is built"))
+        }
+        .boxed()
+    }
+
     fn resolve_stages(
         &self,
-        tenant: Option<&Tenant>,
+        tenant: &Tenant,
         wish: &mut BuildWish,
     ) -> Result<(Vec<Stage>, Vec<BuildHold>)> {
         let (mut stages, mut holds) = (Vec::new(), Vec::new());
@@ -279,7 +277,6 @@ impl Control {
                     credentials: credentials.clone(),
                 },
                 BaseWish::Template(name) => {
-                    let tenant = tenant.ok_or(Error::Internal("the team of a build is gone"))?;
                     let below = self.template_below(tenant, name)?;
                     *name = below.exact;
                     holds.extend(below.hold);
@@ -339,21 +336,18 @@ fn job(
     template: TemplateRow,
     row: BuildRow,
     wish: BuildWish,
-    stages: Vec<Stage>,
-    holds: Vec<BuildHold>,
+    stages: Stages,
     resumed: bool,
 ) -> Job {
-    let tenant: TenantId = template.tenant;
     Job {
         row,
-        tenant,
+        tenant: template.tenant,
         name: template.name.unwrap_or_default(),
         stages,
         secrets: wish.secrets(),
         start: wish.start,
         ready: wish.ready,
         force: wish.force,
-        holds,
         resumed,
     }
 }

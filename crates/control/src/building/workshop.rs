@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
 use soulbox_build::{BuildFailure, BuildLog, BuildRequest, Stage};
 use soulbox_runtime::LogLevel;
@@ -23,7 +23,7 @@ use super::{
 use crate::{BuildConfig, Error, Result, shelf::Shelf};
 
 /// For a builder to clear away what it made, once it is told to stop.
-const CANCEL_GRACE: Duration = Duration::from_secs(60);
+const CANCEL_GRACE: Duration = Duration::from_mins(1);
 const STOP_GRACE: Duration = Duration::from_secs(2);
 const MAX_REASON_CHARS: usize = 4000;
 pub(crate) const CANCELLED: &str = "build was cancelled";
@@ -49,19 +49,20 @@ pub(crate) struct Running {
     pub(crate) ended: CancellationToken,
 }
 
-/// Everything that a build needs, resolved.
+/// Stages, once the templates that they start from are there, and what keeps those.
+pub(crate) type Stages = BoxFuture<'static, Result<(Vec<Stage>, Vec<BuildHold>)>>;
+
+/// Everything that a build needs.
 pub(crate) struct Job {
     pub(crate) row: BuildRow,
     pub(crate) tenant: TenantId,
     pub(crate) name: String,
-    pub(crate) stages: Vec<Stage>,
+    pub(crate) stages: Stages,
     pub(crate) start: Option<String>,
     pub(crate) ready: Option<String>,
     pub(crate) force: bool,
     /// What its log must not show.
     pub(crate) secrets: Vec<String>,
-    /// The templates that it starts from.
-    pub(crate) holds: Vec<BuildHold>,
     /// It began before the server was restarted.
     pub(crate) resumed: bool,
 }
@@ -159,6 +160,19 @@ impl Workshop {
         if job.resumed {
             say("The server was restarted: the build runs again, from its last cached step");
         }
+        let stages = tokio::select! {
+            stages = job.stages => stages,
+            () = cancel.cancelled() => return Outcome::Ended(Err(cancelled())),
+            () = self.stop.cancelled() => return Outcome::Interrupted,
+        };
+        let (stages, _holds) = match stages {
+            Ok(found) => found,
+            Err(error) => {
+                let failure = BuildFailure::new("base", error.to_string());
+                log.line(LogLevel::Error, Some(&failure.step), &failure.message);
+                return Outcome::Ended(Err(failure));
+            }
+        };
         if self.queue.is_full() {
             say("Waiting for other builds to end");
         }
@@ -167,14 +181,13 @@ impl Workshop {
             () = cancel.cancelled() => return Outcome::Ended(Err(cancelled())),
             () = self.stop.cancelled() => return Outcome::Interrupted,
         };
-        let _holds = job.holds;
         let request = BuildRequest {
             build: job.row.id,
             template: job.row.template,
             tenant: job.tenant,
             aliases: vec![job.name],
             limits: job.row.limits,
-            stages: job.stages,
+            stages,
             start: job.start,
             ready: job.ready,
             force: job.force,

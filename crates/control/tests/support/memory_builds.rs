@@ -61,50 +61,50 @@ impl MemoryBuilds {
         let files = self.files.lock().unwrap();
         files.get(&(tenant.clone(), hash.to_owned())).cloned()
     }
+}
 
-    fn run(&self, request: &BuildRequest, log: &dyn BuildLog) -> Result<Template, BuildFailure> {
-        let stage = request.stages.last().unwrap();
-        let mut template = Template {
-            id: request.template.clone(),
-            build_id: request.build.clone(),
-            aliases: request.aliases.clone(),
-            overlays: Vec::new(),
-            env: BTreeMap::new(),
-            default_user: "user".to_owned(),
-            default_workdir: String::new(),
-            limits: request.limits,
-            start: request.start.clone().map(|start| StartCommand {
-                start,
-                ready: request.ready.clone().unwrap_or_default(),
-            }),
-            created_at: UnixMillis::now(),
-        };
-        if let Base::Template(below) = &stage.base {
-            template.env = below.env.clone();
-        }
-        for (number, step) in (1..).zip(&stage.steps) {
-            let (number, text) = (number.to_string(), step.args.join(" "));
-            log.line(
-                LogLevel::Info,
-                Some(&number),
-                &format!("{:?} {text}", step.kind),
-            );
-            match (step.kind, text.as_str()) {
-                (StepKind::Run, "panic") => panic!("as the test wanted"),
-                (StepKind::Run, "fail") => {
-                    let message = "failed to run command 'fail': exit status 1";
-                    return Err(BuildFailure::new(number, message));
-                }
-                (StepKind::Env, _) => {
-                    let pairs = step.args.chunks(2);
-                    let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));
-                    template.env.extend(pairs);
-                }
-                _ => {}
-            }
-        }
-        Ok(template)
+fn run(request: &BuildRequest, log: &dyn BuildLog) -> Result<Template, BuildFailure> {
+    let stage = request.stages.last().unwrap();
+    let mut template = Template {
+        id: request.template.clone(),
+        build_id: request.build.clone(),
+        aliases: request.aliases.clone(),
+        overlays: Vec::new(),
+        env: BTreeMap::new(),
+        default_user: "user".to_owned(),
+        default_workdir: String::new(),
+        limits: request.limits,
+        start: request.start.clone().map(|start| StartCommand {
+            start,
+            ready: request.ready.clone().unwrap_or_default(),
+        }),
+        created_at: UnixMillis::now(),
+    };
+    if let Base::Template(below) = &stage.base {
+        template.env = below.env.clone();
     }
+    for (number, step) in (1..).zip(&stage.steps) {
+        let (number, text) = (number.to_string(), step.args.join(" "));
+        log.line(
+            LogLevel::Info,
+            Some(&number),
+            &format!("{:?} {text}", step.kind),
+        );
+        match (step.kind, text.as_str()) {
+            (StepKind::Run, "panic") => panic!("as the test wanted"),
+            (StepKind::Run, "fail") => {
+                let message = "failed to run command 'fail': exit status 1";
+                return Err(BuildFailure::new(number, message));
+            }
+            (StepKind::Env, _) => {
+                let pairs = step.args.chunks(2);
+                let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));
+                template.env.extend(pairs);
+            }
+            _ => {}
+        }
+    }
+    Ok(template)
 }
 
 #[async_trait]
@@ -129,7 +129,7 @@ impl Builds for MemoryBuilds {
         log.line(LogLevel::Info, Some("base"), &format!("[base] FROM {base}"));
         let ended = tokio::select! {
             () = cancel.cancelled() => Err(BuildFailure::new("base", "build was cancelled")),
-            _open = self.gate.read() => self.run(&request, &*log),
+            _open = self.gate.read() => run(&request, &*log),
         };
         self.running.fetch_sub(1, Ordering::SeqCst);
         Ok(self.templates.keep(ended?).unwrap())
