@@ -7,7 +7,7 @@ use soulbox_runtime::{Error, Result};
 const SECCOMP: &str = include_str!("../data/seccomp.json");
 const CAPABILITIES: &str = include_str!("../data/capabilities.json");
 /// The filters of `seccomp.json` in the order in which they are loaded.
-const FILTERS: [&str; 4] = ["known", "refused", "absent", "ignored"];
+const FILTERS: [&str; 5] = ["known", "refused", "unsupported", "absent", "ignored"];
 
 /// Hidden: they tell about the host or its kernel. None is writable inside in any case.
 pub(crate) const MASKED: [&str; 36] = [
