@@ -29,7 +29,10 @@ async fn steps_make_a_template_from_which_sandboxes_start() {
         copy("app", ".", &hash),
         user("builder"),
         run("id -un > ~/me; pwd > ~/where"),
-        run_as("touch /root/by-root", "root"),
+        run_as(
+            "touch /root/by-root; groupadd -g 10001 app && useradd -u 10001 -g app -m app",
+            "root",
+        ),
     ]);
     let (built, log) = machine.build(request).await;
     let template = built.unwrap();
