@@ -37,7 +37,8 @@ pub struct Step {
     pub line: u32,
     pub kind: StepKind,
     /// As on E2B's wire. Of a COPY: source, destination, owner, mode; the source is empty when the
-    /// files come from the context, because the archive decides what it is called.
+    /// files come from the context, because the archive decides what it is called. `${NAME}` in the
+    /// others is left to the build, which knows the image's variables.
     pub args: Vec<String>,
     /// Of a COPY only.
     pub copy: Option<Copy>,

@@ -2,7 +2,7 @@
 
 use crate::{
     Base, Copy, CopyFrom, Error, Result, Stage, Step, StepKind,
-    expand::{self, When},
+    expand::{self, Text, When},
     read::Context,
     scope::Scope,
     source::Instruction,
@@ -84,7 +84,7 @@ impl Draft {
             "ENV" => self.env(instruction, context),
             "ARG" => self.arg(instruction, context),
             "WORKDIR" => {
-                let folder = self.word(&instruction.rest, line, context)?;
+                let folder = self.later(&instruction.rest, line, context)?.for_build();
                 self.sets_workdir = true;
                 self.push(line, StepKind::Workdir, vec![folder]);
                 Ok(())
@@ -106,8 +106,9 @@ impl Draft {
 
     fn user(&mut self, instruction: &Instruction, context: &mut Context<'_>) -> Result<()> {
         let line = instruction.line;
-        let user = self.word(&instruction.rest, line, context)?;
-        let name = match user.split_once(':') {
+        let user = self.later(&instruction.rest, line, context)?;
+        let known = user.known();
+        let name = match known.as_ref().and_then(|user| user.split_once(':')) {
             Some((name, group)) => {
                 context.warn(
                     line,
@@ -115,7 +116,7 @@ impl Draft {
                 );
                 name.to_owned()
             }
-            None => user,
+            None => user.for_build(),
         };
         if name.is_empty() {
             return Err(Error::new(line, "USER needs a name"));
@@ -154,6 +155,12 @@ impl Draft {
     fn word(&self, text: &str, line: u32, context: &Context<'_>) -> Result<String> {
         expand::word(text, context.escape, &self.scope, When::Now)
             .map(|text| text.known().unwrap_or_default())
+            .map_err(|reason| Error::new(line, reason))
+    }
+
+    /// A word that the build may still put variables of the image into.
+    fn later(&self, text: &str, line: u32, context: &Context<'_>) -> Result<Text> {
+        expand::word(text, context.escape, &self.scope, When::Build)
             .map_err(|reason| Error::new(line, reason))
     }
 

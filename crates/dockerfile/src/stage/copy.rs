@@ -36,7 +36,7 @@ impl Draft {
             let reason = format!("{} needs a source and a destination", instruction.keyword);
             return Err(Error::new(line, reason));
         };
-        let destination = self.word(destination, line, context)?;
+        let destination = self.later(destination, line, context)?.for_build();
         if destination.is_empty() {
             return Err(Error::new(line, "the destination comes to nothing"));
         }
@@ -107,7 +107,9 @@ impl Draft {
         for flag in flags {
             let value = flag.value.as_deref().unwrap_or_default();
             match (flag.name.as_str(), keyword.as_str()) {
-                ("chown", _) => settings.owner = Some(self.word(value, line, context)?),
+                ("chown", _) => {
+                    settings.owner = Some(self.later(value, line, context)?.for_build());
+                }
                 ("chmod", _) => {
                     let mode = self.word(value, line, context)?;
                     check_mode(&mode, line)?;

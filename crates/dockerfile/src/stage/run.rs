@@ -74,13 +74,17 @@ impl Draft {
         }
         let mut exports = String::new();
         for (name, value) in visible {
-            let value = words::quote(&value);
+            let quoted = words::quote(&value);
             // Writing to a String cannot fail.
-            write!(
-                exports,
-                "[ -n \"${{{name}+x}}\" ] || export {name}={value}; "
-            )
-            .ok();
+            if quoted == value {
+                write!(exports, "export {name}=\"${{{name}-{value}}}\"; ").ok();
+            } else {
+                write!(
+                    exports,
+                    "[ -n \"${{{name}+x}}\" ] || export {name}={quoted}; "
+                )
+                .ok();
+            }
         }
         exports
     }

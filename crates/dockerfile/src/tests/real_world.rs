@@ -82,9 +82,9 @@ fn a_python_service_with_three_stages_is_understood() {
     }
 
     let builder = steps(&plan.stages[0]);
-    assert!(
-        builder[1].contains("export DEBIAN_FRONTEND=noninteractive; /bin/bash -o pipefail -c ")
-    );
+    assert!(builder[1].contains(
+        "export DEBIAN_FRONTEND=\"${DEBIAN_FRONTEND-noninteractive}\"; /bin/bash -o pipefail -c "
+    ));
     assert!(!builder[1].contains("only needed here"));
     assert_eq!(builder[3], "ENV PATH|/opt/venv/bin:${PATH}");
 

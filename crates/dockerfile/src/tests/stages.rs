@@ -65,7 +65,7 @@ fn a_stage_on_a_stage_inherits_everything_but_its_steps() {
     );
     assert_eq!(
         steps(last(&plan)),
-        ["RUN [ -n \"${V+x}\" ] || export V=1; x", "WORKDIR 2/1"]
+        ["RUN export V=\"${V-1}\"; x", "WORKDIR 2/1"]
     );
     assert_eq!(plan.start.as_deref(), Some("run"));
 }

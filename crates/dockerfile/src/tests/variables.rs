@@ -11,7 +11,7 @@ fn an_arg_above_from_is_for_from_until_a_stage_asks_for_it() {
     );
     assert_eq!(
         steps(&plan.stages[0])[1..],
-        ["WORKDIR /anone", "WORKDIR /b3.12"]
+        ["WORKDIR /a${V:-none}", "WORKDIR /b3.12"]
     );
 }
 
@@ -30,8 +30,16 @@ fn args_are_variables_of_run_and_of_nothing_else() {
     let plan = plan("FROM x\nARG DEBIAN_FRONTEND=noninteractive EMPTY\nRUN apt-get update\n");
     assert_eq!(
         steps(&plan.stages[0])[0],
-        "RUN [ -n \"${DEBIAN_FRONTEND+x}\" ] || export DEBIAN_FRONTEND=noninteractive; \
-         apt-get update"
+        "RUN export DEBIAN_FRONTEND=\"${DEBIAN_FRONTEND-noninteractive}\"; apt-get update"
+    );
+}
+
+#[test]
+fn values_with_blanks_and_quotes_reach_run_whole() {
+    let plan = plan("FROM x\nARG A=\"it's so\"\nRUN y\n");
+    assert_eq!(
+        steps(&plan.stages[0])[0],
+        r#"RUN [ -n "${A+x}" ] || export A='it'\''s so'; y"#
     );
 }
 
@@ -80,9 +88,15 @@ fn variables_of_the_image_are_left_for_the_build() {
         show(&step("ENV PATH=\"/opt/bin:$PATH\"")),
         "ENV PATH|/opt/bin:${PATH}"
     );
-    let error = error("FROM x\nENV P=$PATH\nWORKDIR $P\n");
-    assert_eq!(error.line, 3);
-    assert!(error.reason.contains("not known before the build"));
+    assert_eq!(
+        show(&step("WORKDIR $JAVA_HOME/lib")),
+        "WORKDIR ${JAVA_HOME}/lib"
+    );
+    assert_eq!(show(&step("USER ${WHO:-app}")), "USER ${WHO:-app}");
+    assert_eq!(
+        step("COPY --chown=$U a $HOME/").args[1..3],
+        ["${HOME}/", "${U}"]
+    );
 }
 
 #[test]
@@ -96,7 +110,9 @@ fn run_is_left_to_the_shell() {
 #[test]
 fn proxies_need_no_arg() {
     let plan = plan_with("FROM x\nRUN y\n", &[("http_proxy", "http://p:1")]);
-    assert!(steps(&plan.stages[0])[0].contains("export http_proxy=http://p:1; y"));
+    assert!(
+        steps(&plan.stages[0])[0].contains("export http_proxy=\"${http_proxy-http://p:1}\"; y")
+    );
     assert!(plan.warnings.is_empty());
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn run(args: &BuildArgs) -> Result<u8> {
         start.ready_cmd = Some(command.clone());
     }
     start.force = args.settings.no_cache;
-    let lines = file.lines(&plan);
+    let lines = Lines::of(&file.shown, &file.text, &plan);
     let job = Job {
         name,
         start,
@@ -132,18 +132,6 @@ impl Dockerfile {
             ..Options::default()
         };
         soulbox_dockerfile::read(&self.text, &options).with_context(|| self.shown.clone())
-    }
-
-    fn lines(&self, plan: &Plan) -> Lines {
-        let last = plan.stages.last();
-        let steps = last.into_iter().flat_map(|stage| &stage.steps);
-        Lines {
-            file: Some(self.shown.clone()),
-            text: self.text.clone(),
-            base: last.map_or(1, |stage| stage.line),
-            steps: steps.map(|step| (step.line, step.kind.name())).collect(),
-            start: plan.start_line,
-        }
     }
 }
 
