@@ -9,6 +9,7 @@
 //! ```
 
 mod collect;
+mod implied;
 mod install;
 mod locks;
 mod memory;
@@ -18,7 +19,10 @@ mod sources;
 use std::{
     fs::DirBuilder,
     io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{DirBuilderExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -140,7 +144,8 @@ impl Inner {
         for digest in &found.layers {
             self.touch(digest)?;
         }
-        let layers = stack(found.layers.iter().map(|digest| self.layer(digest)));
+        let mut layers = stack(found.layers.iter().map(|digest| self.layer(digest)));
+        layers.extend(self.correction(&layers)?);
         let settings = found.settings.clone();
         Ok(Some(settings.into_image(found.digest.clone(), layers)))
     }
@@ -154,7 +159,8 @@ fn stack(layers: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
         // or takes away again.
         stack.retain(|other| *other != layer);
         // It does not look for the mark on the root.
-        if layer::is_opaque(&layer) {
+        let root = std::fs::File::open(&layer);
+        if root.is_ok_and(|root| layer::is_opaque(root.as_fd())) {
             stack.clear();
         }
         stack.push(layer);

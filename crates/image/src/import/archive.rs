@@ -17,8 +17,7 @@ use crate::{
     },
 };
 
-/// Bundles have a handful of files per layer; a root file system has many thousands, of which
-/// nobody needs to know where they are.
+/// A bundle has a handful of files per layer.
 const MOST_PARTS: usize = 10_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -44,13 +43,15 @@ impl Archive {
             if entries > most {
                 return Err(LayerError::TooMany(most));
             }
-            if archive.parts.len() + archive.links.len() >= MOST_PARTS {
-                // Not a bundle; the rest does not matter.
-                return Ok(Self::default());
-            }
             let Some(name) = plain_name(&entry.path) else {
                 continue;
             };
+            if entry.kind != Kind::Directory && !is_of_a_bundle(&name) {
+                return Ok(Self::default());
+            }
+            if archive.parts.len() + archive.links.len() >= MOST_PARTS {
+                return Err(LayerError::TooMany(MOST_PARTS as u64));
+            }
             match entry.kind {
                 Kind::File => {
                     let (offset, size) = (entry.offset, entry.size);
@@ -95,6 +96,18 @@ impl Archive {
             .at("read", Path::new(name))?;
         Ok(Some(bytes))
     }
+}
+
+/// What the tools that write bundles put into them; anything else is a root file system, which
+/// then needs not be read to its end only to be listed.
+fn is_of_a_bundle(name: &str) -> bool {
+    let path = Path::new(name);
+    let last = path.file_name().and_then(|name| name.to_str());
+    let last = last.unwrap_or_default();
+    let ends = [".json", ".tar", ".tar.gz", ".tar.zst"];
+    name.starts_with("blobs/")
+        || matches!(last, "oci-layout" | "repositories" | "VERSION" | "json")
+        || ends.iter().any(|end| last.ends_with(end))
 }
 
 fn plain_name(raw: &[u8]) -> Option<String> {

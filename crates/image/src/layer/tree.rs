@@ -6,7 +6,7 @@
 //! Nobody else writes below a fresh directory, hence nothing can change between two calls.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     fs::File,
     io,
@@ -51,6 +51,8 @@ pub(crate) struct Tree {
     last: Option<(PathBuf, OwnedFd)>,
     /// Set at the end: every new entry changes its directory's.
     times: BTreeMap<PathBuf, (i64, u32)>,
+    /// Directories that the archive uses but has not described.
+    implied: BTreeSet<PathBuf>,
     remembered: usize,
 }
 
@@ -63,6 +65,7 @@ impl Tree {
             root,
             last: None,
             times: BTreeMap::new(),
+            implied: BTreeSet::from([PathBuf::new()]),
             remembered: 0,
         })
     }
@@ -100,22 +103,40 @@ impl Tree {
         Ok(found)
     }
 
+    /// Whether there is a directory, or nothing (a whiteout included), and no link on the way.
+    pub(crate) fn is_free_for_directory(&self, path: &Path) -> bool {
+        path.ancestors().all(|step| {
+            match self.look(
+                step,
+                OFlags::PATH | OFlags::NOFOLLOW,
+                ResolveFlags::NO_SYMLINKS,
+            ) {
+                Ok(found) => rustix::fs::fstat(&found).is_ok_and(|stat| {
+                    let kind = FileType::from_raw_mode(stat.st_mode);
+                    matches!(kind, FileType::Directory | FileType::CharacterDevice)
+                }),
+                // Of what is above, the next step tells.
+                Err(Errno::NOENT | Errno::NOTDIR) => true,
+                Err(_) => false,
+            }
+        })
+    }
+
     /// A directory that is there.
     pub(crate) fn find(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        self.look(path, OFlags::PATH | DIRECTORY, ResolveFlags::empty())
+    }
+
+    fn look(&self, path: &Path, flags: OFlags, more: ResolveFlags) -> rustix::io::Result<OwnedFd> {
         let rules = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        let flags = flags | OFlags::CLOEXEC;
         let path = if path.as_os_str().is_empty() {
             Path::new(".")
         } else {
             path
         };
         loop {
-            match rustix::fs::openat2(
-                &self.root,
-                path,
-                OFlags::PATH | DIRECTORY,
-                Mode::empty(),
-                rules,
-            ) {
+            match rustix::fs::openat2(&self.root, path, flags, Mode::empty(), rules | more) {
                 // A rename somewhere on the machine; resolved at the next try.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 done => return done,
@@ -123,14 +144,19 @@ impl Tree {
         }
     }
 
-    fn make(&self, path: &Path) -> Result<OwnedFd, LayerError> {
+    fn make(&mut self, path: &Path) -> Result<OwnedFd, LayerError> {
         let mut here = self.find(Path::new("")).map_err(errno(path))?;
         let mut so_far = PathBuf::new();
         for part in path {
             so_far.push(part);
             here = match self.find(&so_far) {
                 Ok(found) => found,
-                Err(Errno::NOENT | Errno::NOTDIR) => make_implied(&here, part, &so_far)?,
+                Err(Errno::NOENT | Errno::NOTDIR) => {
+                    let made = make_implied(&here, part, &so_far)?;
+                    self.remember(&so_far)?;
+                    self.implied.insert(so_far.clone());
+                    made
+                }
                 Err(error) => return Err(errno(path)(error)),
             };
         }
@@ -168,16 +194,22 @@ impl Tree {
         owner: (Uid, Gid),
     ) -> Result<(), LayerError> {
         describe(directory.as_fd(), entry, owner)?;
-        self.remembered += path.as_os_str().len() + 64;
-        if self.remembered > MAX_REMEMBERED {
-            return Err(LayerError::Damaged("it has too many directories".into()));
-        }
+        self.remember(path)?;
+        self.implied.remove(path);
         self.times.insert(path.to_owned(), entry.mtime);
         Ok(())
     }
 
-    /// After the last entry.
-    pub(crate) fn finish(&mut self) -> Result<(), LayerError> {
+    fn remember(&mut self, path: &Path) -> Result<(), LayerError> {
+        self.remembered += path.as_os_str().len() + 64;
+        if self.remembered > MAX_REMEMBERED {
+            return Err(LayerError::Damaged("it has too many directories".into()));
+        }
+        Ok(())
+    }
+
+    /// After the last entry. Gives the directories that were never described.
+    pub(crate) fn finish(&mut self) -> Result<Vec<PathBuf>, LayerError> {
         self.last = None;
         for (path, mtime) in std::mem::take(&mut self.times) {
             // Something else may have taken its place since.
@@ -187,7 +219,7 @@ impl Tree {
                     .map_err(errno(&path))?;
             }
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.implied).into_iter().collect())
     }
 }
 
@@ -274,9 +306,9 @@ pub(crate) fn set_opaque(directory: &OwnedFd) -> Result<(), LayerError> {
         .map_err(errno(Path::new(".")))
 }
 
-pub(crate) fn is_opaque(directory: &Path) -> bool {
+pub(crate) fn is_opaque(directory: BorrowedFd<'_>) -> bool {
     let mut value = [0_u8; 1];
-    matches!(rustix::fs::getxattr(directory, OPAQUE, &mut value), Ok(1)) && value == *b"y"
+    matches!(rustix::fs::fgetxattr(directory, OPAQUE, &mut value), Ok(1)) && value == *b"y"
 }
 
 /// Owner, mode and attributes of a file or directory, in the order in which the kernel does not

@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct Unpacked {
     pub(crate) diff_id: Digest,
     pub(crate) bytes: u64,
     pub(crate) devices_left_out: u64,
+    /// Directories that it uses but does not describe.
+    pub(crate) implied: Vec<PathBuf>,
 }
 
 /// Unpacks a layer of `compressed` bytes into `into`, a new and empty directory.
@@ -67,7 +69,7 @@ pub(crate) fn unpack(
         }
         work.entry(&entry)?;
     }
-    work.tree.finish()?;
+    let implied = work.tree.finish()?;
     // What is behind the archive's end counts for the digest.
     let meter = work.tape.into_inner();
     let (diff_id, bytes) = meter
@@ -77,6 +79,7 @@ pub(crate) fn unpack(
         diff_id,
         bytes,
         devices_left_out: work.devices,
+        implied,
     })
 }
 
@@ -115,13 +118,15 @@ struct Work<R> {
 impl<R: Read> Work<R> {
     fn entry(&mut self, entry: &Entry) -> Result<(), LayerError> {
         let name = Name::parse(&entry.path)?;
+        if let Some((folder, file)) = name.split()
+            && file.as_bytes().starts_with(WHITEOUT)
+        {
+            return self.whiteout(entry, folder, file.as_bytes());
+        }
         let owner = owner(entry)?;
         let Some((parent, file)) = self.tree.place(&name)? else {
             return self.root(entry, owner);
         };
-        if let Some(hidden) = file.as_bytes().strip_prefix(WHITEOUT) {
-            return whiteout(&name, &parent, file, hidden);
-        }
         match entry.kind {
             Kind::Directory => self.directory(entry, &name, &parent, file, owner),
             Kind::File => self.file(entry, &parent, file, owner),
@@ -143,6 +148,29 @@ impl<R: Read> Work<R> {
         let root = tree::open_directory(&here, OsStr::new("."))?;
         self.tree
             .describe_directory(&root, Path::new(""), entry, owner)
+    }
+
+    fn whiteout(&mut self, entry: &Entry, folder: &Path, file: &[u8]) -> Result<(), LayerError> {
+        let hidden = file.strip_prefix(WHITEOUT).unwrap_or_default();
+        if file != OPAQUE && file.starts_with(NOTE) {
+            return Ok(());
+        }
+        if matches!(hidden, b"" | b"." | b"..") {
+            return Err(LayerError::Escape {
+                entry: shown(&entry.path),
+                reason: "it would remove a directory from within",
+            });
+        }
+        // Where this layer has put something else, all that was below is hidden anyway. Tools
+        // list it nevertheless, after what took the place of the directory.
+        if !self.tree.is_free_for_directory(folder) {
+            return Ok(());
+        }
+        let parent = self.tree.directory(folder)?;
+        match file {
+            OPAQUE => tree::set_opaque(&tree::open_directory(&parent, OsStr::new("."))?),
+            _ => tree::whiteout(&parent, OsStr::from_bytes(hidden)),
+        }
     }
 
     fn directory(
@@ -283,22 +311,6 @@ impl<R: Read> Work<R> {
         rustix::fs::chmodat(parent, name, mode, AtFlags::empty()).map_err(failed(entry))?;
         let times = tree::timestamps(entry.mtime);
         rustix::fs::utimensat(parent, name, &times, itself).map_err(failed(entry))
-    }
-}
-
-fn whiteout(name: &Name, parent: &OwnedFd, file: &OsStr, hidden: &[u8]) -> Result<(), LayerError> {
-    if file.as_bytes() == OPAQUE {
-        return tree::set_opaque(&tree::open_directory(parent, OsStr::new("."))?);
-    }
-    if file.as_bytes().starts_with(NOTE) {
-        return Ok(());
-    }
-    match hidden {
-        b"" | b"." | b".." => Err(LayerError::Escape {
-            entry: shown(name.path().as_os_str().as_bytes()),
-            reason: "it would remove a directory from within",
-        }),
-        hidden => tree::whiteout(parent, OsStr::from_bytes(hidden)),
     }
 }
 

@@ -112,17 +112,19 @@ impl Inner {
             diff_id,
             bytes,
             devices_left_out,
+            implied,
         } = unpacked.map_err(named)?;
         matches(&diff_id)?;
         if give_up.load(Ordering::Relaxed) {
             return Err(Error::GivenUp);
         }
+        self.note_implied(&diff_id, &implied)?;
         self.name(&root, &diff_id)?;
         tracing::debug!(layer = %diff_id, bytes, devices_left_out, "layer unpacked");
         Ok(diff_id)
     }
 
-    fn name(&self, root: &Path, digest: &Digest) -> Result<()> {
+    pub(super) fn name(&self, root: &Path, digest: &Digest) -> Result<()> {
         let done = self.layer(digest);
         // A crash of the machine must not leave a complete-looking tree of empty files.
         File::open(root)

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::{os::unix::fs::MetadataExt, path::Path};
 
 use soulbox_image::{Credentials, ImageConfig};
 use soulbox_types::Secret;
@@ -239,4 +239,68 @@ async fn nothing_of_lower_layers_is_stacked_below_an_opaque_root() {
     let pulled = test.store.pull(&reference, None, false, &()).await.unwrap();
     assert_eq!(pulled.layers.len(), 1);
     assert_eq!(text(&pulled.layers[0], "new"), "n");
+}
+
+#[tokio::test]
+async fn directories_that_a_layer_only_passes_through_keep_their_owner_and_mode() {
+    let server = Server::honest().await;
+    let image = TestImage::new(vec![
+        Layer::gzip(&described(&[
+            ("home/", 0o755, 0),
+            ("home/app/", 0o2750, 1000),
+        ])),
+        Layer::gzip(&tar(&[("home/app/new", b"n"), ("usr/share/doc", b"d")])),
+    ]);
+    server.push("app", &image);
+    let usual = TestImage::new(vec![
+        Layer::gzip(&described(&[("usr/", 0o755, 0)])),
+        Layer::gzip(&tar(&[("usr/share/doc", b"d")])),
+    ]);
+    server.push("usual", &usual);
+    let test = TestStore::trusting(&[server.host()]);
+    let pulled = test
+        .store
+        .pull(&server.reference("app"), None, false, &())
+        .await
+        .unwrap();
+    let [_, _, top] = &pulled.layers[..] else {
+        panic!("one more layer: {:?}", pulled.layers);
+    };
+    for (name, mode, uid) in [("home", 0o755, 0), ("home/app", 0o2750, 1000)] {
+        let found = std::fs::metadata(top.join(name)).unwrap();
+        assert_eq!((found.mode() & 0o7777, found.uid()), (mode, uid), "{name}");
+    }
+    assert_eq!(crate::store::list(top), ["home"]);
+    // The same again, from memory; and nothing where nothing is wrong.
+    let again = test
+        .store
+        .pull(&server.reference("app"), None, false, &())
+        .await
+        .unwrap();
+    assert_eq!(again, pulled);
+    let usual = test
+        .store
+        .pull(&server.reference("usual"), None, false, &())
+        .await
+        .unwrap();
+    assert_eq!(usual.layers.len(), 2);
+    test.assert_no_leftovers();
+}
+
+/// An archive with these directories.
+fn described(directories: &[(&str, u32, u64)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, mode, owner) in directories {
+        let mut header = tar::Header::new_gnu();
+        header.set_path(name).unwrap();
+        header.set_entry_type(tar::EntryType::Directory);
+        header.set_mode(*mode);
+        header.set_uid(*owner);
+        header.set_gid(*owner);
+        header.set_size(0);
+        header.set_mtime(1_000_000_000);
+        header.set_cksum();
+        builder.append(&header, std::io::empty()).unwrap();
+    }
+    builder.into_inner().unwrap()
 }

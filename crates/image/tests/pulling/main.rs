@@ -11,6 +11,7 @@ mod bad_registry;
 mod garbage;
 mod good_registry;
 mod image;
+mod real_images;
 mod real_registry;
 mod server;
 mod sharing;

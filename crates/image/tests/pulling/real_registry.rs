@@ -28,8 +28,8 @@ const PROGRAM: &str = "docker-registry";
 /// `secret`, as `htpasswd -B` writes it.
 const USERS: &str = "me:$2b$12$fyKAqpvAlCh0K858JhqMe.Hs6mlPuTbiZSylO8iEAbaYLJN53hdbK\n";
 
-struct Registry {
-    address: SocketAddr,
+pub(crate) struct Registry {
+    pub(crate) address: SocketAddr,
     process: Child,
     authorization: Option<String>,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -45,7 +45,7 @@ impl Drop for Registry {
 
 impl Registry {
     /// `None`, with the reason, where it cannot be run.
-    fn start(closed: bool) -> Option<Self> {
+    pub(crate) fn start(closed: bool) -> Option<Self> {
         let found = Command::new(PROGRAM)
             .arg("--version")
             .stdout(Stdio::null())
@@ -128,7 +128,7 @@ impl Registry {
         self.send(Method::PUT, &uri, kind, manifest).await;
     }
 
-    fn reference(&self, repository: &str) -> String {
+    pub(crate) fn reference(&self, repository: &str) -> String {
         format!("{}/{repository}", self.address)
     }
 }

@@ -139,7 +139,8 @@ impl Layer {
     }
 
     fn is_opaque(&self, name: &str) -> bool {
-        tree::is_opaque(&self.root.join(name))
+        let directory = fs::File::open(self.root.join(name)).unwrap();
+        tree::is_opaque(directory.as_fd())
     }
 }
 
@@ -362,6 +363,26 @@ fn whiteouts_do_not_touch_what_the_same_layer_adds() {
         );
         assert!(layer.is_opaque("d"));
     }
+}
+
+#[test]
+fn whiteouts_below_what_took_a_directorys_place_have_nothing_to_hide() {
+    let layer = unpacked(
+        Maker::default()
+            .file("now-a-file", "f")
+            .file("now-a-file/.wh.x", "")
+            .directory("elsewhere/")
+            .symlink("now-a-link", "elsewhere")
+            .file("now-a-link/.wh.x", "")
+            .file("now-a-link/deep/.wh..wh..opq", "")
+            .file(".wh.gone", "")
+            .file("gone/.wh.x", ""),
+    );
+    assert_eq!(layer.text("now-a-file"), "f");
+    assert!(!layer.root.join("elsewhere/x").exists());
+    let inside = fs::read_dir(layer.root.join("elsewhere")).unwrap().count();
+    assert_eq!(inside, 0);
+    assert!(layer.is_opaque("gone") && layer.is_whiteout("gone/x"));
 }
 
 #[test]
