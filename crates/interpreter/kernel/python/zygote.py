@@ -24,10 +24,19 @@ PRELOADED = (
     "matplotlib.pyplot",
     "matplotlib_inline.backend_inline",
     "PIL.Image",
+    "PIL.ImageShow",
     "IPython.core.completer",
+    "IPython.core.completerlib",
+    "IPython.core.debugger",
+    "IPython.core.logger",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
     "ipykernel.ipkernel",
     "ipykernel.zmqshell",
+    "tornado.platform.asyncio",
     "orjson",
+    "encodings.idna",
+    "encodings.latin_1",
 )
 
 
@@ -108,6 +117,7 @@ class Zygote:
         self.socket.close()
         for descriptor in inherited:
             os.close(descriptor)
+        gc.enable()
         os.setsid()
         os.chdir(request["cwd"])
         # Forked kernels must not all draw the same random numbers.
@@ -145,6 +155,8 @@ class Zygote:
 
 
 def main():
+    # What the collector frees leaves holes in pages that the kernels would then fill, each for itself.
+    gc.disable()
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = ""
     sys.path.append(here)
@@ -159,7 +171,6 @@ def main():
 
     sys.path.insert(0, "")
     sys.argv = ["kernel"]
-    gc.collect()
     gc.freeze()  # the collector would otherwise write to every shared page
     Zygote(line_socket).serve()
 

@@ -82,11 +82,25 @@ def settings(connection_file):
     return config
 
 
+@contextlib.contextmanager
+def unavailable(name):
+    """Nobody steps through cells: the debugger would be megabytes and a tenth of a second for nothing."""
+    known = sys.modules.get(name)
+    sys.modules[name] = None
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        if known is not None:
+            sys.modules[name] = known
+
+
 def run(connection_file):
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     os.environ.pop("JPY_PARENT_PID", None)
     app = KernelApp.instance(config=settings(connection_file))
-    app.initialize(["--IPKernelApp.capture_fd_output=True"])
+    with unavailable("debugpy"):
+        app.initialize(["--IPKernelApp.capture_fd_output=True"])
     shell = app.shell
     formatters.register(shell.display_formatter)
     formatters.watch_matplotlib(shell)

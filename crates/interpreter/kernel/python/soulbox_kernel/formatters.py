@@ -19,6 +19,10 @@ class ChartFormatter(BaseFormatter):
     print_method = ObjectName("_repr_e2b_chart_")
     _return_type = Type(dict)
 
+    def pop(self, typ, default=None):
+        """Nothing: choosing a picture format for figures removes them from every formatter."""
+        return default
+
 
 def register(display):
     """Adds our formatters to a shell's. Types are named, not imported: that would load them."""
@@ -32,8 +36,8 @@ def register(display):
     as_json._return_type = (dict, list)
     as_json.for_type(list, plain)
     as_json.for_type(dict, plain)
-    if display.active_types:
-        display.active_types = [*display.active_types, data.format_type, chart.format_type]
+    own = [data.format_type, chart.format_type]
+    display.active_types = [kind for kind in display.active_types if kind not in own] + own
 
 
 def table(frame):
