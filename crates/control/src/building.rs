@@ -10,7 +10,7 @@
 //! refused.
 //!
 //! # Layout
-//! - `request`, `wish`, `start`, `files`: what tenants do
+//! - `request`, `wish`, `stages`, `start`, `files`: what tenants do
 //! - `workshop`, `queue`, `log`: how a build runs
 //! - `library`: all templates in memory; `publish`: who may use them
 //! - `builtin`: the server's own; `garbage`: what goes
@@ -23,6 +23,7 @@ mod log;
 mod publish;
 mod queue;
 mod request;
+mod stages;
 mod start;
 mod wish;
 mod workshop;

@@ -14,11 +14,11 @@ use tokio_util::{
 use crate::{
     ControlConfig, Error, Result,
     building::{Library, Workshop},
+    catalogue::Catalogue,
     journal::Journal,
     keys::KeyRing,
     registry::Registry,
     shelf::Shelf,
-    template::Catalogue,
     token::TokenMaker,
     vault::Vault,
     volumes::Claims,

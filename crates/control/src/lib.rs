@@ -11,7 +11,7 @@
 //! - `guest`: whether envd inside a sandbox answers
 //! - `snapshot`, `fork`, `shelf`: keeping the files of sandboxes, and making others from them
 //! - `request`, `idempotency`: checking a wish; answering a repeated one
-//! - `template`, `tags`, `reference`: templates and the names that mean them
+//! - `template`, `catalogue`, `tags`, `reference`: templates and the names that mean them
 //! - `building`: how templates come to be, and go
 //! - `keys`, `api_key`: who may come in
 //! - `token`, `vault`: tokens and keys derived from the server's seed
@@ -20,6 +20,7 @@
 
 mod api_key;
 mod building;
+mod catalogue;
 mod config;
 mod control;
 mod create;

@@ -2,20 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
-use soulbox_build::{Base, BuildFailure, Stage};
+use soulbox_build::BuildFailure;
 use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
-use soulbox_template::Template as Description;
 use soulbox_types::{Secret, TemplateId, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::{
     builtin::SERVER_TENANT,
-    library::{BuildHold, Built},
+    library::Built,
     log::{self, BuildLogEntry, BuildLogPage},
-    wish::{BaseWish, BuildWish},
+    wish::BuildWish,
     workshop::{CANCELLED, Job, Stages, Workshop},
 };
 use crate::{Control, Error, Reference, Result, Tenant, template::Found};
@@ -28,14 +26,6 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(30);
 pub struct BuildInfo {
     pub template: TemplateId,
     pub row: BuildRow,
-}
-
-/// A template to start from.
-struct Below {
-    description: Arc<Description>,
-    hold: Option<BuildHold>,
-    /// By which the same is found again later.
-    exact: String,
 }
 
 impl Control {
@@ -92,15 +82,18 @@ impl Control {
 
     /// After a start: what was being built is built again, or fails with the reason why not.
     pub(crate) async fn resume_builds(self: &Arc<Self>) {
-        for built in self.library.all() {
-            let under_way = |build: &&BuildRow| build.status == BuildStatus::Building;
-            let builds: Vec<_> = built.builds.iter().filter(under_way).cloned().collect();
-            for row in builds {
-                let build = row.id.clone();
-                match self.resume_build(&built, row.clone()).await {
-                    Ok(()) => tracing::info!(build, "build resumed"),
-                    Err(error) => self.give_up(&row, &error).await,
-                }
+        let all = self.library.all();
+        let builds = all.iter().flat_map(|built| {
+            let builds = built.builds.iter();
+            let under_way = builds.filter(|build| build.status == BuildStatus::Building);
+            under_way.map(move |build| (built, build))
+        });
+        let mut builds: Vec<_> = builds.collect();
+        builds.sort_by_key(|(_, row)| row.started_at);
+        for (built, row) in builds {
+            match self.resume_build(built, row.clone()).await {
+                Ok(()) => tracing::info!(build = row.id, "build resumed"),
+                Err(error) => self.give_up(row, &error).await,
             }
         }
     }
@@ -235,88 +228,6 @@ impl Control {
         let row = built.build(build).cloned();
         let row = row.ok_or_else(|| Error::BuildNotFound(build.to_owned()))?;
         Ok((built, row))
-    }
-
-    /// Of a wish that then says exactly which templates it means. Those of the server's own that
-    /// are not there yet are built first.
-    fn stages(self: &Arc<Self>, tenant: &Tenant, wish: &mut BuildWish) -> Stages {
-        let resolved = self.resolve_stages(tenant, wish);
-        let Err(Error::TemplateNotBuilt(_)) = resolved else {
-            return std::future::ready(resolved).boxed();
-        };
-        let (control, tenant, mut wish) = (Arc::downgrade(self), tenant.clone(), wish.clone());
-        async move {
-            for _ in 0..=wish.stages.len() {
-                let control = control.upgrade().ok_or(Error::NoBuilder)?;
-                let patience = control.workshop()?.config.max_duration;
-                match control.resolve_stages(&tenant, &mut wish) {
-                    Err(Error::TemplateNotBuilt(name)) => {
-                        control.await_builtin(&name, patience).await?;
-                    }
-                    resolved => return resolved,
-                }
-            }
-            Err(Error::Internal("a template is gone as soon as it is built"))
-        }
-        .boxed()
-    }
-
-    fn resolve_stages(
-        &self,
-        tenant: &Tenant,
-        wish: &mut BuildWish,
-    ) -> Result<(Vec<Stage>, Vec<BuildHold>)> {
-        let (mut stages, mut holds) = (Vec::new(), Vec::new());
-        for stage in &mut wish.stages {
-            let base = match &mut stage.base {
-                BaseWish::Image {
-                    reference,
-                    credentials,
-                } => Base::Image {
-                    reference: reference.clone(),
-                    credentials: credentials.clone(),
-                },
-                BaseWish::Template(name) => {
-                    let below = self.template_below(tenant, name)?;
-                    *name = below.exact;
-                    holds.extend(below.hold);
-                    Base::Template(below.description)
-                }
-                BaseWish::Stage(earlier) => Base::Stage(*earlier),
-                BaseWish::Archive(hash) => Base::Archive { hash: hash.clone() },
-                BaseWish::Debian(packages) => Base::Debian {
-                    packages: packages.clone(),
-                },
-            };
-            stages.push(Stage {
-                base,
-                steps: stage.steps.clone(),
-            });
-        }
-        Ok((stages, holds))
-    }
-
-    fn template_below(&self, tenant: &Tenant, name: &str) -> Result<Below> {
-        let workshop = self.workshop()?;
-        let origin = self.origin(tenant, name)?;
-        if origin.image.is_some() {
-            return Err(Error::Invalid(format!(
-                "'{name}' is a snapshot: a template is built from templates and images only"
-            )));
-        }
-        let templates = &workshop.config.templates;
-        let (description, exact) = match &origin.build {
-            Some(build) => (
-                templates.build(build),
-                format!("{}:{build}", origin.template),
-            ),
-            None => (templates.own(&origin.template), origin.template.to_string()),
-        };
-        Ok(Below {
-            description: description.ok_or_else(|| Error::TemplateNotFound(name.to_owned()))?,
-            hold: origin.build_hold,
-            exact,
-        })
     }
 }
 
