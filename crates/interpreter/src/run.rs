@@ -119,11 +119,6 @@ async fn show(
             return client.fail(&Failure::new("WebSocketError", text)).await;
         }
     };
-    if let Some(reason) = turn.notice.take() {
-        let text = format!("Context was restarted: {reason}\n");
-        let notice = Event::Text(Stream::Stderr, text);
-        client.send(ndjson::event(&notice)).await?;
-    }
     client
         .wait_for(prepare(context, turn, request, &kernel))
         .await?;
@@ -210,7 +205,13 @@ async fn follow(
         };
         match next {
             Ok(Next::Event(event)) => {
-                if client.stream(ndjson::event(&event), kernel).await.is_err() {
+                let mut sent = client.stream(ndjson::event(&event), kernel).await;
+                if let Some(reason) = turn.notice.take() {
+                    let text = format!("Context was restarted: {reason}\n");
+                    let notice = ndjson::event(&Event::Text(Stream::Stderr, text));
+                    sent = sent.and(client.stream(notice, kernel).await);
+                }
+                if sent.is_err() {
                     stop(context, turn, kernel, execution).await;
                     return Err(Gone);
                 }

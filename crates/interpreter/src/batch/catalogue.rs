@@ -514,6 +514,8 @@ impl Tools {
             ),
             ("USER".to_owned(), account.name.clone()),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            // What was printed before a time limit must not be lost in a buffer.
+            ("PYTHONUNBUFFERED".to_owned(), "1".to_owned()),
         ]);
         for name in ["RUSTUP_HOME", "CARGO_HOME", "GOROOT", "JAVA_HOME", "TZ"] {
             if let Ok(value) = std::env::var(name) {

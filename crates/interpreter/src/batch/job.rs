@@ -86,19 +86,24 @@ impl Job {
 
         let mut timed_out = false;
         let exit = {
-            let both = async { tokio::join!(stdout.read(), stderr.read()) };
-            let mut work = std::pin::pin!(async { tokio::join!(both, feed) });
-            let exit = tokio::select! {
-                exit = process.exited() => exit,
-                never = async { (&mut work).await; std::future::pending().await } => never,
-                () = tokio::time::sleep(self.time) => {
-                    timed_out = true;
-                    process.end();
-                    process.exited().await
+            let mut work =
+                std::pin::pin!(async { tokio::join!(stdout.read(), stderr.read(), feed) });
+            let mut deadline = std::pin::pin!(tokio::time::sleep(self.time));
+            let mut closed = false;
+            let exit = loop {
+                tokio::select! {
+                    exit = process.exited() => break exit,
+                    _ = &mut work, if !closed => closed = true,
+                    () = &mut deadline, if !timed_out => {
+                        timed_out = true;
+                        process.end();
+                    }
                 }
             };
             drop(sweeper);
-            let _held_open = timeout(LAST_WORDS, work).await;
+            if !closed {
+                let _held_open = timeout(LAST_WORDS, work).await;
+            }
             exit
         };
         let (exit_code, signal) = match exit {
