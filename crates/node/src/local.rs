@@ -205,7 +205,9 @@ impl LocalNode {
         {
             return Err(Error::TemplateNotFound(snapshot.clone()));
         }
-        if entries.len() >= self.config.max_sandboxes {
+        // The last place is not for those that nobody uses yet.
+        let kept_free = usize::from(spec.purpose == Purpose::Warm);
+        if entries.len() + kept_free >= self.config.max_sandboxes {
             return Err(Error::NoCapacity {
                 what: format!("this node runs {} sandboxes, its limit", entries.len()),
                 retry_after: Duration::from_secs(5),
@@ -252,55 +254,67 @@ impl LocalNode {
         }
     }
 
-    pub(crate) async fn create_in_task(
-        self: Arc<Self>,
-        spec: SandboxSpec,
-    ) -> Result<SandboxStatus> {
+    async fn create_in_task(self: Arc<Self>, spec: SandboxSpec) -> Result<SandboxStatus> {
         self.check_disk()?;
         if spec.purpose == Purpose::User
             && let Some(status) = self.hand_over(&spec).await?
         {
             return Ok(status);
         }
-        let Some(folder) = self.begin_before_others(&spec).await? else {
-            return self.existing(&spec.id).await;
+        if self.make(&spec).await? {
+            self.open_up(&spec).await
+        } else {
+            self.existing(&spec.id).await
+        }
+    }
+
+    /// Starts its processes. `false`: it is here already. On error nothing is left.
+    pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<bool> {
+        let Some(folder) = self.begin_before_others(spec).await? else {
+            return Ok(false);
         };
-        let id = spec.id.clone();
         let result = async {
             let (written, wish) = (folder.clone(), spec.clone());
             blocking(move || written.create(&wish)).await?;
-            let origin = self.origin(&spec, Disk::Fresh).await?;
+            let origin = self.origin(spec, Disk::Fresh).await?;
             self.runtime
-                .create(&spec, origin, &|running| folder.started(running))
+                .create(spec, origin, &|running| folder.started(running))
                 .await
         }
         .await;
-        if let Some(entry) = self.entries.lock().get(&id) {
+        if let Some(entry) = self.entries.lock().get(&spec.id) {
             entry.made.send_replace(true);
         }
-        let result = match result {
-            Ok(()) => self.get_ready(&spec).await,
-            failed => failed,
-        };
         if let Err(error) = result {
-            self.finish(&id, EndReason::CreateFailed, &error.to_string())
+            self.finish(&spec.id, EndReason::CreateFailed, &error.to_string())
+                .await;
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    /// Makes a sandbox whose processes run one that can be used. On error nothing is left.
+    pub(crate) async fn open_up(self: &Arc<Self>, spec: &SandboxSpec) -> Result<SandboxStatus> {
+        let id = &spec.id;
+        if let Err(error) = self.get_ready(spec).await {
+            self.finish(id, EndReason::CreateFailed, &error.to_string())
                 .await;
             return Err(error);
         }
         let status = {
             let mut entries = self.entries.lock();
             let entry = entries
-                .get_mut(&id)
+                .get_mut(id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             if entry.state != SandboxState::Creating {
                 // Ended while it was being made: whoever did that waited for us and cleans up.
-                return Err(Error::SandboxNotFound(id));
+                return Err(Error::SandboxNotFound(id.clone()));
             }
             entry.state = SandboxState::Running;
             entry.note(LogLevel::Info, "sandbox started");
             entry.status()
         };
-        self.watch_over(&id);
+        self.watch_over(id);
         Ok(status)
     }
 
@@ -399,6 +413,10 @@ impl LocalNode {
 impl Node for LocalNode {
     fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId> {
         self.claim(wish)
+    }
+
+    fn retire(&self, build: &str) {
+        self.retire_build(build);
     }
 
     async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {

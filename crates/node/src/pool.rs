@@ -115,7 +115,7 @@ impl LocalNode {
     }
 
     /// Ends the waiting sandboxes of a build that new sandboxes are not made of any more.
-    pub fn retire(&self, build: &str) {
+    pub(crate) fn retire_build(&self, build: &str) {
         self.pool().shelves().retire(build);
         self.pool().changed.notify_one();
     }

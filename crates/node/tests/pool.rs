@@ -352,17 +352,17 @@ fn little_memory_empties_the_pool_and_nothing_is_made() {
 #[test]
 fn it_takes_no_more_memory_than_it_may() {
     let world = World::new();
-    *world.machine.memory_bytes.lock() = 300 << 20;
+    *world.machine.memory_bytes.lock() = 200 << 20;
     let server = world.server(8);
     server.run(async {
         for _ in 0..8 {
             server.node.claim_warm(&world.wish());
         }
         // 1 GiB in all.
-        server.until(|node| node.pool_stats().ready == 3).await;
+        server.until(|node| node.pool_stats().ready == 5).await;
         world.create(&server).await.unwrap();
-        server.until(|node| node.pool_stats().ready == 3).await;
-        assert_eq!(world.alive().len(), 4);
+        server.until(|node| node.pool_stats().ready == 5).await;
+        assert_eq!(world.alive().len(), 6);
     });
 }
 
@@ -385,6 +385,27 @@ fn a_full_machine_serves_users_first() {
         assert_eq!(server.node.pool_stats().ready, 0);
         let refused = server.node.create(world.spec()).await;
         assert!(matches!(refused, Err(Error::NoCapacity { .. })));
+    });
+}
+
+#[test]
+fn a_pool_that_one_kind_has_filled_makes_room_for_another() {
+    let world = World::new();
+    let server = world.server(3);
+    let other = WarmWish {
+        disk_mib: 77,
+        ..world.wish()
+    };
+    server.run(async {
+        world.fill(&server, 3).await;
+        for _ in 0..2 {
+            assert_eq!(server.node.claim_warm(&other), None);
+        }
+        let found = || server.node.claim_warm(&other).is_some();
+        server
+            .until(|node| node.pool_stats().making == 0 && found())
+            .await;
+        assert!(server.node.claim_warm(&world.wish()).is_some());
     });
 }
 

@@ -109,6 +109,9 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// chooses an id. Cheap: from memory. Every call counts as demand.
     fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId>;
 
+    /// New sandboxes are not made of this build any more: those that wait are let go.
+    fn retire(&self, _build: &str) {}
+
     /// See [`crate::Runtime::export`]. For sandboxes of [`soulbox_types::Purpose::Build`].
     async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>>;
 

@@ -52,10 +52,7 @@ pub(crate) async fn assemble(
             min_free_disk: config.min_free_disk,
             templates: Arc::clone(&templates),
             ready_limit: NodeConfig::READY_LIMIT,
-            pool: PoolConfig {
-                max_total: config.warm,
-                ..PoolConfig::default()
-            },
+            pool: PoolConfig::up_to(config.warm),
         },
         Arc::clone(&jail) as Arc<dyn Runtime>,
     )

@@ -24,11 +24,17 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    pub fn off() -> Self {
+    /// One template may have them all, for as long as no other is in demand. 0: no pool.
+    pub fn up_to(max_total: usize) -> Self {
         Self {
-            max_total: 0,
+            max_total,
+            max_per_template: max_total,
             ..Self::default()
         }
+    }
+
+    pub fn off() -> Self {
+        Self::up_to(0)
     }
 
     pub(super) fn is_off(&self) -> bool {
@@ -42,7 +48,7 @@ impl Default for PoolConfig {
         let total = Memory::read(&meminfo).map_or(0, |memory| memory.total);
         Self {
             max_total: 8,
-            max_per_template: 4,
+            max_per_template: 8,
             memory_bytes: total / MEMORY_PART,
             idle_for: Duration::from_mins(5),
             claim_for: Duration::from_secs(10),

@@ -17,6 +17,8 @@ pub(super) struct Demand {
     recent: VecDeque<Instant>,
     /// Until then, one is kept: who asks again may take a while to.
     linger_until: Option<Instant>,
+    /// So many were left by an earlier run of the server, and are kept until then.
+    left: Option<(usize, Instant)>,
 }
 
 impl Demand {
@@ -27,27 +29,28 @@ impl Demand {
         }
         self.expire(now);
         if self.recent.len() >= PATTERN {
-            self.linger(now, idle_for);
+            self.linger_until = now.checked_add(idle_for);
         }
     }
 
-    pub(super) fn linger(&mut self, now: Instant, idle_for: Duration) {
-        self.linger_until = now.checked_add(idle_for);
+    pub(super) fn note_left(&mut self, count: usize, now: Instant, idle_for: Duration) {
+        self.left = now.checked_add(idle_for).map(|until| (count, until));
     }
 
     pub(super) fn target(&mut self, now: Instant, most: usize) -> usize {
         self.expire(now);
-        let wanted = match self.recent.len() {
+        let asked = match self.recent.len() {
             asked if asked >= PATTERN => asked,
-            _ if self.linger_until.is_some_and(|until| now < until) => 1,
-            _ => 0,
+            _ => usize::from(self.linger_until.is_some_and(|until| now < until)),
         };
-        wanted.min(most)
+        let left = self.left.filter(|(_, until)| now < *until);
+        asked.max(left.map_or(0, |(count, _)| count)).min(most)
     }
 
     /// Nothing is left to remember.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        self.recent.is_empty() && self.linger_until.is_none_or(|until| now >= until)
+        let over = |until: Option<Instant>| until.is_none_or(|until| now >= until);
+        self.recent.is_empty() && over(self.linger_until) && over(self.left.map(|(_, u)| u))
     }
 
     fn expire(&mut self, now: Instant) {

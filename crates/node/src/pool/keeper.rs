@@ -11,7 +11,7 @@ use soulbox_types::{
     EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState,
     Secret, TenantId, UnixMillis,
 };
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
     Member,
@@ -20,10 +20,14 @@ use super::{
 use crate::{LocalNode, folder::Warm, local::blocking};
 
 const TICK: Duration = Duration::from_secs(1);
-/// Made at a time while nobody waits for a sandbox; fewer while users do.
+/// Whose processes are started at a time. How many get ready at a time is another matter: most of
+/// that is waiting.
 const AT_ONCE: usize = 2;
-/// What one is taken to need before one of its kind was measured.
-const GUESS: u64 = 64 << 20;
+/// How long users' sandboxes go first.
+const GIVE_WAY: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Of its limit, what one is taken to need before one of its kind was measured.
+const GUESS_PART: u64 = 2;
 /// Nobody's: it waits for whoever comes.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 /// It has no end of its own.
@@ -34,10 +38,11 @@ pub(crate) async fn keep(node: Weak<LocalNode>) {
         return;
     }
     let mut making = JoinSet::new();
+    let starting = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Some(here) = node.upgrade() else { return };
         here.empty_shelves().await;
-        here.fill_shelves(&mut making);
+        here.fill_shelves(&mut making, &starting);
         let pool = Arc::clone(here.pool());
         drop(here);
         tokio::select! {
@@ -67,39 +72,39 @@ impl LocalNode {
         }
     }
 
-    fn fill_shelves(self: &Arc<Self>, making: &mut JoinSet<()>) {
+    fn fill_shelves(self: &Arc<Self>, making: &mut JoinSet<()>, starting: &Arc<Semaphore>) {
         let pool = self.pool();
-        let at_once = AT_ONCE.saturating_sub(self.being_made_for_users());
-        while making.len() < at_once && self.can_afford_one_more() {
-            let mut shelves = pool.shelves();
-            let Some(wish) = shelves.lacking(&pool.config, Instant::now()) else {
+        while self.has_room() {
+            let lacking = pool.shelves().lacking(&pool.config, Instant::now());
+            let Some(wish) = lacking.filter(|wish| self.has_memory_for(wish)) else {
                 return;
             };
-            shelves.begin(&wish);
-            drop(shelves);
-            making.spawn(Arc::clone(self).make_one(wish));
+            pool.shelves().begin(&wish);
+            making.spawn(Arc::clone(self).make_one(wish, Arc::clone(starting)));
         }
     }
 
-    fn can_afford_one_more(&self) -> bool {
+    /// The last place on the machine is a user's.
+    fn has_room(&self) -> bool {
+        self.free_places() > 1 && self.check_disk().is_ok()
+    }
+
+    fn has_memory_for(&self, wish: &WarmWish) -> bool {
         let pool = self.pool();
-        let waiting = pool.shelves().waiting();
-        let used = self.warm_memory();
-        let each = used / waiting.len().max(1) as u64;
-        let expected = if each == 0 { GUESS } else { each };
+        let guess = |wish: &WarmWish| {
+            let limit = self.current_build(wish).map(|t| t.limits.memory_bytes());
+            limit.unwrap_or_default() / GUESS_PART
+        };
+        let expected = pool.shelves().expected(wish, guess);
         let memory = Memory::read(&pool.config.meminfo);
-        let enough_memory = memory.is_none_or(|memory| {
+        let enough = memory.is_none_or(|memory| {
             let after = Memory {
                 available: memory.available.saturating_sub(expected),
                 ..memory
             };
             after.pressure() == Pressure::None
         });
-        // The last place on the machine is a user's.
-        enough_memory
-            && used.saturating_add(expected) <= pool.config.memory_bytes
-            && self.free_places() > 1
-            && self.check_disk().is_ok()
+        enough && self.warm_memory().saturating_add(expected) <= pool.config.memory_bytes
     }
 
     async fn pressure(self: &Arc<Self>) -> Pressure {
@@ -117,27 +122,38 @@ impl LocalNode {
     /// What the waiting ones use, as last measured.
     fn warm_memory(&self) -> u64 {
         let waiting = self.pool().shelves().waiting();
-        let entries = self.entries().lock();
-        let used = waiting
-            .iter()
-            .filter_map(|id| entries.get(id)?.history.last());
-        used.map(|sample| sample.stats.memory_bytes).sum()
+        waiting.iter().filter_map(|id| self.memory_of(id)).sum()
     }
 
-    fn being_made_for_users(&self) -> usize {
+    fn memory_of(&self, id: &SandboxId) -> Option<u64> {
         let entries = self.entries().lock();
-        let made = entries
-            .values()
-            .filter(|e| e.state == SandboxState::Creating && e.spec.purpose != Purpose::Warm);
-        made.count()
+        let sample = entries.get(id)?.history.last()?;
+        Some(sample.stats.memory_bytes)
     }
 
-    async fn make_one(self: Arc<Self>, wish: WarmWish) {
+    async fn give_way_to_users(&self) {
+        let start = Instant::now();
+        while self.users_are_served() && start.elapsed() < GIVE_WAY {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Somebody waits for processes to be started.
+    fn users_are_served(&self) -> bool {
+        let entries = self.entries().lock();
+        entries.values().any(|entry| {
+            entry.state == SandboxState::Creating
+                && entry.spec.purpose != Purpose::Warm
+                && !*entry.made.borrow()
+        })
+    }
+
+    async fn make_one(self: Arc<Self>, wish: WarmWish, starting: Arc<Semaphore>) {
         let pool = self.pool();
         let made = match self.current_build(&wish) {
             // Gone meanwhile: the next sweep forgets the kind.
             None => None,
-            Some(template) => match self.make_member(&wish, &template).await {
+            Some(template) => match self.make_member(&wish, &template, &starting).await {
                 Ok(member) => Some(member),
                 Err(error) => {
                     tracing::warn!(template = %wish.template, %error, "no sandbox for the pool");
@@ -156,16 +172,27 @@ impl LocalNode {
     async fn make_member(
         self: &Arc<Self>,
         wish: &WarmWish,
-        template: &Arc<Template>,
+        template: &Template,
+        starting: &Semaphore,
     ) -> Result<Member> {
         let spec = spec_of(wish, template);
         let id = spec.id.clone();
-        Arc::clone(self).create_in_task(spec).await?;
+        {
+            // Never closed; without a permit it would only be less polite.
+            let _turn = starting.acquire().await.ok();
+            self.give_way_to_users().await;
+            self.check_disk()?;
+            self.make(&spec).await?;
+        }
+        self.open_up(&spec).await?;
         let member = Member {
             id: id.clone(),
             build_id: template.build_id.clone(),
         };
         self.sample(&id).await;
+        if let Some(bytes) = self.memory_of(&id) {
+            self.pool().shelves().measured(wish, bytes);
+        }
         let folder = self.folder(&id);
         let warm = Warm {
             build_id: member.build_id.clone(),

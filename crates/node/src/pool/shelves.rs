@@ -25,6 +25,8 @@ pub(crate) struct Member {
 struct Shelf {
     ready: VecDeque<Member>,
     making: usize,
+    /// The memory that one used when it was ready.
+    measured: Option<u64>,
     demand: Demand,
     failures: u32,
     not_before: Option<Instant>,
@@ -117,6 +119,27 @@ impl Shelves {
         self.claimed.remove(id).map(|claim| claim.wish)
     }
 
+    pub(super) fn measured(&mut self, wish: &WarmWish, bytes: u64) {
+        if let Some(shelf) = self.kinds.get_mut(wish) {
+            shelf.measured = Some(bytes);
+        }
+    }
+
+    /// The memory that those on the way will use, and one more of this kind.
+    pub(super) fn expected(&self, one_more: &WarmWish, guess: impl Fn(&WarmWish) -> u64) -> u64 {
+        let each = |(wish, shelf): (&WarmWish, &Shelf)| {
+            let count = shelf.making + usize::from(wish == one_more);
+            match count {
+                0 => 0,
+                count => {
+                    let each = shelf.measured.unwrap_or_else(|| guess(wish));
+                    each.saturating_mul(count as u64)
+                }
+            }
+        };
+        self.kinds.iter().map(each).sum()
+    }
+
     /// One of this kind is on the way.
     pub(super) fn begin(&mut self, wish: &WarmWish) {
         self.kinds.entry(wish.clone()).or_default().making += 1;
@@ -145,8 +168,10 @@ impl Shelves {
     pub(crate) fn adopt(&mut self, wish: WarmWish, member: Member) {
         let idle_for = self.idle_for;
         let shelf = self.kinds.entry(wish).or_default();
-        shelf.demand.linger(Instant::now(), idle_for);
         shelf.ready.push_back(member);
+        shelf
+            .demand
+            .note_left(shelf.ready.len(), Instant::now(), idle_for);
     }
 
     pub(super) fn failed(&mut self, wish: &WarmWish, now: Instant) {
@@ -230,20 +255,32 @@ impl Shelves {
         std::mem::take(&mut self.unwanted)
     }
 
-    /// The kind that lacks most, when there is room for one more.
+    /// The kind that lacks most, when there is room for one more. Of a full pool, the kind that
+    /// has most makes room for one that has none.
     pub(super) fn lacking(&mut self, config: &PoolConfig, now: Instant) -> Option<WarmWish> {
-        if self.closed || self.ready() + self.making() >= config.max_total {
+        if self.closed {
             return None;
         }
+        let full = self.ready() + self.making() >= config.max_total;
         let lacks = self.kinds.iter_mut().filter_map(|(wish, shelf)| {
             if shelf.not_before.is_some_and(|time| now < time) {
                 return None;
             }
             let target = shelf.demand.target(now, config.max_per_template);
-            let missing = target.saturating_sub(shelf.ready.len() + shelf.making);
-            (missing > 0).then(|| (missing, wish.clone()))
+            let has = shelf.ready.len() + shelf.making;
+            let missing = target.saturating_sub(has);
+            (missing > 0 && (has == 0 || !full)).then(|| (missing, wish.clone()))
         });
-        lacks.max_by_key(|(missing, _)| *missing).map(|(_, w)| w)
+        let (_, wish) = lacks.max_by_key(|(missing, _)| *missing)?;
+        if full {
+            let fullest = self.kinds.values_mut().max_by_key(|s| s.ready.len())?;
+            if fullest.ready.len() < 2 {
+                return None;
+            }
+            let given_up = fullest.ready.pop_front();
+            self.unwanted.extend(given_up.map(|member| member.id));
+        }
+        Some(wish)
     }
 
     /// Takes one that waits off its shelf, for somebody who needs its place more.
