@@ -714,6 +714,16 @@ async fn a_published_template_is_used_by_others_and_changed_by_nobody_else() {
     assert_eq!(shown.unwrap().names, ["default/app", "app"]);
     create_as("app").await.unwrap();
 
+    let used = control
+        .delete_template(&world.tenant, &reference("app"))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        used.contains("sandbox of another team and 2 more"),
+        "{used}"
+    );
+
     let theirs = control.request_build(&other, ask("app")).await.unwrap();
     let claim = control
         .publish_template(&other, &reference("app"), Some(Published::Everywhere))

@@ -151,13 +151,16 @@ impl Control {
         let Some(workshop) = &self.workshop else {
             return;
         };
+        let owner = self.library.owner(template);
+        if owner.is_none_or(|owner| owner.as_str() != SERVER_TENANT) {
+            return;
+        }
         let Some(built) = self.library.by_id(template.as_str()) else {
             return;
         };
         let name = built.row.global_name.clone().unwrap_or_default();
-        let definition = match workshop.builtin(&name) {
-            Some(definition) if built.row.tenant.as_str() == SERVER_TENANT => definition,
-            _ => return,
+        let Some(definition) = workshop.builtin(&name) else {
+            return;
         };
         if current(&built, &definition).is_some()
             || self.recent_failure(&name, &definition).is_some()

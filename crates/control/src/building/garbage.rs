@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,6 +22,15 @@ const HISTORY: Duration = Duration::from_hours(7 * 24);
 /// A client uploads its files between asking for a build and starting it.
 const UPLOAD_TIME: Duration = Duration::from_hours(24);
 
+/// Lets the next one collect, whatever becomes of this one.
+struct Collecting(Arc<AtomicBool>);
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl Control {
     /// Without making anybody wait. One at a time.
     pub(crate) fn collect_later(self: &Arc<Self>) {
@@ -29,14 +41,14 @@ impl Control {
             return;
         }
         let control = Arc::downgrade(self);
-        let flag = Arc::clone(&self.collecting);
+        let collecting = Collecting(Arc::clone(&self.collecting));
         self.in_background(async move {
+            let _collecting = collecting;
             if let Some(control) = control.upgrade()
                 && let Err(error) = control.collect(&workshop).await
             {
                 tracing::warn!(%error, "could not remove builds that nothing needs");
             }
-            flag.store(false, Ordering::Release);
         });
     }
 
@@ -78,13 +90,23 @@ impl Control {
     /// Sandboxes of a template, and those that are about to be.
     pub(crate) fn users_of_template(&self, built: &Built) -> Vec<String> {
         let own = |build: &String| built.builds.iter().any(|row| row.id == *build);
-        let running = self.node.list().into_iter().filter_map(|status| {
-            let uses = status.spec.build.as_ref().is_some_and(own);
-            uses.then(|| status.spec.id.to_string())
+        let running = self.node.list().into_iter().map(|status| status.spec);
+        let running = running.filter(|spec| spec.build.as_ref().is_some_and(own));
+        let running = running.map(|spec| {
+            // Whose template is public learns nothing about those who use it.
+            let ours = spec.tenant == built.row.tenant;
+            let name = if ours {
+                spec.id.as_str()
+            } else {
+                "of another team"
+            };
+            (!ours, name.to_owned())
         });
         let held = built.builds.iter().filter(|b| self.library.is_held(&b.id));
-        let held = held.map(|_| "that is being made".to_owned());
-        running.chain(held).collect()
+        let held = held.map(|_| (true, "that is being made".to_owned()));
+        let mut users: Vec<_> = running.chain(held).collect();
+        users.sort();
+        users.into_iter().map(|(_, name)| name).collect()
     }
 
     async fn end_abandoned(&self) -> Result<()> {

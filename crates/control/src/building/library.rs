@@ -106,6 +106,12 @@ impl Library {
         built.row.deleted_at.is_none().then(|| built.clone())
     }
 
+    pub(crate) fn owner(&self, template: &TemplateId) -> Option<TenantId> {
+        let inner = self.inner.lock();
+        let built = inner.templates.get(template)?;
+        Some(built.row.tenant.clone())
+    }
+
     /// Those that are not deleted.
     pub(crate) fn of(&self, tenant: &TenantId) -> Vec<Built> {
         let inner = self.inner.lock();

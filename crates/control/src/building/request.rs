@@ -61,6 +61,9 @@ impl Control {
             let _writing = control.shelf.writing.lock().await;
             let template = control.template_to_build(&tenant, &reference.name)?;
             control.check_build_places(&workshop, &tenant)?;
+            if control.library.count(&tenant.id, BuildStatus::Waiting) >= MOST_WAITING {
+                return Err(Error::TooManyBuilds(MOST_WAITING));
+            }
             control.supersede(&template.id, &tags).await?;
             let build = BuildRow {
                 id: Uuid::now_v7().to_string(),
@@ -131,8 +134,7 @@ impl Control {
     pub(crate) fn check_build_places(&self, workshop: &Workshop, tenant: &Tenant) -> Result<()> {
         let limit = workshop.config.max_per_tenant;
         let building = self.library.count(&tenant.id, BuildStatus::Building);
-        let waiting = self.library.count(&tenant.id, BuildStatus::Waiting);
-        if building >= limit || waiting >= MOST_WAITING {
+        if building >= limit {
             return Err(Error::TooManyBuilds(limit));
         }
         Ok(())
