@@ -195,7 +195,8 @@ async fn read(shared: Rc<Shared>, source: OwnedReadHalf) {
             Err(_) => break,
         }
     }
-    // Its kernels go with it.
+    // Whoever waits for it need not wait longer, and its kernels go with it.
+    shared.ready.take();
     shared.started.borrow_mut().clear();
     for (_, kernel) in shared.kernels.borrow_mut().drain() {
         kernel.send_replace(Some(Exit::Signal(libc::SIGKILL)));
