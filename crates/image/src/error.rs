@@ -23,7 +23,9 @@ pub enum Error {
          registry_allow in the server's configuration"
     )]
     PlainHttp { host: String },
-    #[error("could not connect to {host}: {cause}")]
+    #[error(
+        "could not connect to {host}: {cause}; is the name right, and can the server reach it?"
+    )]
     Connect { host: String, cause: String },
     #[error("no secure connection to {host}: {cause}")]
     Tls { host: String, cause: String },

@@ -154,7 +154,10 @@ impl ImageStore {
             return Err(Error::NoSpace { needed: size, free });
         }
         let temporary = inner.temporary();
-        let blob = session.blob(descriptor, &temporary, tally).await?;
+        let min_free = inner.config.min_free_disk;
+        let blob = session
+            .blob(descriptor, &temporary, min_free, tally)
+            .await?;
         let input = Input {
             file: Arc::new(blob.file),
             offset: 0,

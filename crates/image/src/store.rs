@@ -175,6 +175,3 @@ fn make_folder(path: &Path) -> Result<()> {
         .create(path)
         .at("make", path)
 }
-
-#[cfg(test)]
-mod tests;

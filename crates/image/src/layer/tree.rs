@@ -75,6 +75,13 @@ impl Tree {
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
+    /// Whether the disk can take many more names. File systems that have no fixed number of them
+    /// say 0.
+    pub(crate) fn has_room_for_names(&self) -> io::Result<bool> {
+        let disk = rustix::fs::fstatvfs(&self.root)?;
+        Ok(disk.f_files == 0 || disk.f_favail > disk.f_files / 50)
+    }
+
     /// The directory of `name`, made if need be, and the name in it. `None` for the root.
     pub(crate) fn place<'a>(
         &mut self,

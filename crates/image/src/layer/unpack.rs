@@ -34,6 +34,7 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 const MAX_LINK: usize = 4095;
 /// Between two looks at the free disk.
 const LOOK_EVERY: u64 = 64 << 20;
+const LOOK_EVERY_ENTRIES: u64 = 5000;
 
 #[derive(Debug)]
 pub(crate) struct Unpacked {
@@ -66,6 +67,12 @@ pub(crate) fn unpack(
         entries += 1;
         if entries > bounds.entries {
             return Err(LayerError::TooMany(bounds.entries));
+        }
+        if entries % LOOK_EVERY_ENTRIES == 1 {
+            let room = work.tree.has_room_for_names();
+            if !room.map_err(|cause| tree::write_error_raw(b".", cause))? {
+                return Err(LayerError::NoSpace);
+            }
         }
         work.entry(&entry)?;
     }

@@ -34,6 +34,8 @@ pub(crate) struct Blob {
 
 struct Partial {
     file: File,
+    /// Bytes that stay free on its disk.
+    min_free: u64,
     hasher: Hasher,
     done: u64,
 }
@@ -43,12 +45,13 @@ impl Session {
         &self,
         descriptor: &Descriptor,
         folder: &Path,
+        min_free: u64,
         tally: &Tally,
     ) -> Result<Blob> {
         let what = format!("the layer {}", descriptor.digest.short());
         let mut counted = Counted { tally, bytes: 0 };
         let mut backoff = Backoff::new(self.http.timeouts);
-        let mut partial = start(folder).await?;
+        let mut partial = start(folder, min_free).await?;
         let mut furthest = 0;
         for _ in 0..MAX_CONNECTIONS {
             let ended = self
@@ -167,12 +170,13 @@ fn continues(answer: &Answer, done: u64) -> bool {
         .is_some_and(|(first, _)| first.parse() == Ok(done))
 }
 
-async fn start(folder: &Path) -> Result<Partial> {
+async fn start(folder: &Path, min_free: u64) -> Result<Partial> {
     let folder = folder.to_owned();
     blocking(move || {
         let file = tempfile::tempfile_in(&folder).at("make a file in", &folder)?;
         Ok(Partial {
             file,
+            min_free,
             hasher: Hasher::new(),
             done: 0,
         })
@@ -201,7 +205,16 @@ async fn write(partial: &mut Partial, batch: Vec<Bytes>) -> Result<()> {
     }
     let mut file = clone(&partial.file)?;
     let mut hasher = partial.hasher.clone();
+    let min_free = partial.min_free;
     let (hasher, written) = blocking(move || {
+        let needed: u64 = batch.iter().map(|piece| piece.len() as u64).sum();
+        let disk =
+            rustix::fs::fstatvfs(&file).at("look at the disk of", Path::new("a download"))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let free = free.saturating_sub(min_free);
+        if free < needed {
+            return Err(Error::NoSpace { needed, free });
+        }
         let mut written = 0;
         for piece in batch {
             file.write_all(&piece)
