@@ -136,6 +136,7 @@ async fn build_config(
             .collect(),
         allow: config.registry_allow.clone(),
         min_free_disk: config.min_free_disk,
+        extra_ca: authorities(base),
         ..ImageConfig::default()
     };
     let builder = BuilderConfig {
