@@ -14,6 +14,7 @@ use crate::{
     kernel::{Folders, Launcher},
     language::Language,
     options::{self, Options},
+    supervise,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,7 @@ pub(crate) struct Server {
 }
 
 pub(crate) async fn serve(options: Options) -> Result<(), Error> {
+    supervise::end_with_supervisor();
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     empty_folder(&options.state).map_err(Error::State)?;

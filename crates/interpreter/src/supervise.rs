@@ -10,8 +10,12 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, set_child_subreaper, set_parent_process_death_signal,
+    wait,
+};
 
+const SUPERVISED: &str = "SOULBOX_INTERPRETER_SUPERVISED";
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run() -> io::Result<ExitCode> {
@@ -40,7 +44,15 @@ fn start() -> io::Result<Child> {
         .filter(|argument| argument != "--supervise");
     Command::new(std::env::current_exe()?)
         .args(arguments)
+        .env(SUPERVISED, "1")
         .spawn()
+}
+
+/// Called by the server: whoever ends the supervisor means the server too.
+pub(crate) fn end_with_supervisor() {
+    if std::env::var_os(SUPERVISED).is_some() {
+        let _unsupported = set_parent_process_death_signal(Some(Signal::TERM));
+    }
 }
 
 /// A process that is ended may hand on children of its own, hence more than one round.
