@@ -264,12 +264,10 @@ async fn what_cannot_be_built_is_refused_before_the_server_hears_of_it() {
     assert!(builder.wish.lock().unwrap().is_none());
 }
 
-#[tokio::test]
-async fn an_interrupt_cancels_the_build() {
-    let (builder, folder) = (builder(Course::Hangs, 0).await, context());
-    let mut child = soulbox(&builder, folder.path(), &["build", "-t", "web"])
-        .spawn()
-        .unwrap();
+/// Starts a build that hangs, interrupts it, and returns the exit code.
+async fn interrupted(builder: &Builder, line: &[&str]) -> Option<i32> {
+    let folder = context();
+    let mut child = soulbox(builder, folder.path(), line).spawn().unwrap();
     let mut stderr = child.stderr.take().unwrap();
     let mut seen = [0; 13];
     timeout(LIMIT, stderr.read_exact(&mut seen))
@@ -282,12 +280,24 @@ async fn an_interrupt_cancels_the_build() {
         .args(["-INT", &pid])
         .status()
         .unwrap();
-    let status = timeout(LIMIT, child.wait())
-        .await
-        .expect("it ends")
-        .unwrap();
-    assert_eq!(status.code(), Some(130));
+    let status = timeout(LIMIT, child.wait()).await.expect("it ends");
+    status.unwrap().code()
+}
+
+#[tokio::test]
+async fn an_interrupt_cancels_the_build() {
+    let builder = builder(Course::Hangs, 0).await;
+    let code = interrupted(&builder, &["build", "-t", "web"]).await;
+    assert_eq!(code, Some(130));
     assert!(*builder.cancelled.lock().unwrap());
+}
+
+#[tokio::test]
+async fn an_interrupt_leaves_the_build_of_a_builtin_alone() {
+    let builder = builder(Course::Hangs, 0).await;
+    let code = interrupted(&builder, &["build", "--builtin", "agent"]).await;
+    assert_eq!(code, Some(130));
+    assert!(!*builder.cancelled.lock().unwrap());
 }
 
 #[tokio::test]

@@ -11,7 +11,8 @@ use soulbox_dockerfile::{Options, Plan};
 
 use super::{
     credentials::Keyring,
-    job::{self, Job},
+    follow::OnInterrupt,
+    job::{self, Job, Started},
     lines::Lines,
     prepare,
 };
@@ -78,17 +79,15 @@ async fn builtin(server: &Server, args: &BuildArgs, name: &str) -> Result<u8> {
         .build_builtin(name)
         .await
         .map_err(|error| server.explain(error))?;
-    let lines = Lines::default();
-    job::watch(
-        server,
-        &args.settings,
-        &requested,
-        &lines,
-        name,
-        started,
-        interrupts,
-    )
-    .await
+    let started = Started {
+        requested,
+        name: name.to_owned(),
+        lines: Lines::default(),
+        at: started,
+        // Others may wait for it too.
+        on_interrupt: OnInterrupt::Leave,
+    };
+    job::watch(server, &args.settings, &started, interrupts).await
 }
 
 struct Dockerfile {

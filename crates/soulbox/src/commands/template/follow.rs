@@ -27,11 +27,20 @@ pub(super) enum Ending {
     Interrupted(u8),
 }
 
+/// What Ctrl-C does to the build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnInterrupt {
+    Cancel,
+    /// It is not ours alone.
+    Leave,
+}
+
 pub(super) async fn follow(
     client: &Client,
     build: &RequestedBuild,
     printer: &mut Printer,
     interrupts: &mut Interrupts,
+    on_interrupt: OnInterrupt,
 ) -> Result<Ending> {
     let mut reader = Reader {
         client,
@@ -42,6 +51,10 @@ pub(super) async fn follow(
         ending = reader.read_all(printer) => return ending,
         code = interrupts.next() => code,
     };
+    if on_interrupt == OnInterrupt::Leave {
+        report::note("the build goes on; `soulbox template logs -f` shows it");
+        return Ok(Ending::Interrupted(code));
+    }
     report::note("cancelling the build; once more to leave it as it is");
     let cancelled = async {
         client.cancel_build(&build.template, &build.build).await?;

@@ -10,7 +10,7 @@ use soulbox_client::model::{
 };
 
 use super::{
-    follow::{self, Ending},
+    follow::{self, Ending, OnInterrupt},
     lines::Lines,
     printer::Printer,
     upload,
@@ -25,6 +25,15 @@ pub(super) struct Job {
     pub start: StartBuild,
     pub archives: Vec<Archive>,
     pub lines: Lines,
+}
+
+/// A build that is under way.
+pub(super) struct Started {
+    pub requested: RequestedBuild,
+    pub name: String,
+    pub lines: Lines,
+    pub at: Instant,
+    pub on_interrupt: OnInterrupt,
 }
 
 pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> Result<u8> {
@@ -69,32 +78,41 @@ pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> 
             return Ok(code);
         }
     }
-    watch(
-        server, settings, &requested, &job.lines, &job.name, started, interrupts,
-    )
-    .await
+    let started = Started {
+        requested,
+        name: job.name,
+        lines: job.lines,
+        at: started,
+        on_interrupt: OnInterrupt::Cancel,
+    };
+    watch(server, settings, &started, interrupts).await
 }
 
 /// Follows a build that has started, and tells how it went.
 pub(super) async fn watch(
     server: &Server,
     settings: &BuildSettings,
-    requested: &RequestedBuild,
-    lines: &Lines,
-    name: &str,
-    started: Instant,
+    started: &Started,
     mut interrupts: Interrupts,
 ) -> Result<u8> {
+    let (requested, name) = (&started.requested, &started.name);
     if settings.detach {
         return outcome(settings, requested, "building", &requested.build);
     }
     let mut printer = Printer::new(settings.quiet);
-    match follow::follow(&server.client, requested, &mut printer, &mut interrupts).await? {
+    let ending = follow::follow(
+        &server.client,
+        requested,
+        &mut printer,
+        &mut interrupts,
+        started.on_interrupt,
+    );
+    match ending.await? {
         Ending::Ready => {
             if !settings.quiet && !settings.json {
                 report::note(&format!(
                     "built {name} in {:.1} s (build {}); try: soulbox shell -t {name}",
-                    started.elapsed().as_secs_f64(),
+                    started.at.elapsed().as_secs_f64(),
                     requested.build
                 ));
             }
@@ -104,7 +122,7 @@ pub(super) async fn watch(
             if settings.json {
                 outcome(settings, requested, "error", "")?;
             }
-            Err(lines.explain(&reason))
+            Err(started.lines.explain(&reason))
         }
         Ending::Interrupted(code) => Ok(code),
     }
