@@ -1,5 +1,6 @@
 //! What a stage starts from.
 
+mod aside;
 pub(crate) mod debian;
 mod image;
 mod provision;

@@ -147,25 +147,17 @@ impl Room {
         })
     }
 
-    /// As [`Self::script`], with everything that it prints in the log.
-    pub(crate) async fn script_aloud(
+    /// As [`Self::script`], for one that takes long and has much to say.
+    pub(crate) async fn script_to(
         &self,
         script: &str,
         args: &[&str],
-        journal: &Journal,
+        output: &mut (dyn FnMut(OutputStream, &[u8]) + Send),
         limit: Duration,
     ) -> Result<GuestExit> {
-        let mut output = journal.output();
         let command = script_command(script, args);
-        let exit = self
-            .guest
-            .run(
-                &command,
-                &mut |stream, bytes| output.add(stream, bytes),
-                limit,
-            )
-            .await;
-        exit.map_err(broken)
+        let ran = self.guest.run(&command, output, limit).await;
+        ran.map_err(broken)
     }
 
     /// Whether something inside was killed for lack of memory.

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use soulbox_guest::CopyIn;
+use soulbox_guest::{CopyIn, OutputStream};
 use soulbox_image::Image;
 use soulbox_types::Limits;
 
-use super::image;
+use super::{aside::Aside, image};
 use crate::{
     job::{Ground, Job},
     journal::Journal,
@@ -180,10 +180,13 @@ async fn run(room: &Room, luggage: &Luggage, journal: &Journal) -> Result<()> {
         put(room, "/usr/bin/sudo", &luggage.sudo).await?;
     }
     let sudo = if our_sudo { "sudo" } else { "" };
-    let exit = room
-        .script_aloud(scripts::PROVISION, &[DEFAULT_USER, sudo], journal, LIMIT)
-        .await?;
+    let mut said = Aside::new(journal);
+    let args = [DEFAULT_USER, sudo];
+    let mut output = |_: OutputStream, bytes: &[u8]| said.add(bytes);
+    let ran = room.script_to(scripts::PROVISION, &args, &mut output, LIMIT);
+    let exit = ran.await?;
     if !exit.is_success() {
+        said.show();
         return Err(Problem::told(format!(
             "preparing the image failed: {exit}; the lines above say where"
         )));

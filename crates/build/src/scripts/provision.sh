@@ -2,6 +2,11 @@
 set -eu
 umask 022
 
+# What the user is to see, of all that package managers print.
+tell() {
+  printf 'soulbox: %s\n' "$*"
+}
+
 lacks() {
   ! command -v "$1" > /dev/null 2>&1
 }
@@ -56,6 +61,7 @@ if ! lacks apt-get; then
   lacks ss && wanted="$wanted iproute2"
   lacks pgrep && wanted="$wanted procps"
   if [ -n "$wanted" ]; then
+    tell "installing$wanted"
     export DEBIAN_FRONTEND=noninteractive
     quick='-o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20'
     # shellcheck disable=SC2086
@@ -71,6 +77,7 @@ if ! lacks apt-get; then
 elif ! lacks apk; then
   lacks ss && wanted="$wanted iproute2"
   lacks pgrep && wanted="$wanted procps"
+  [ -z "$wanted" ] || tell "installing$wanted"
   for package in $wanted; do
     apk add --no-cache "$package" || true
   done
@@ -79,6 +86,7 @@ else
   lacks pgrep && wanted="$wanted procps-ng"
   for manager in dnf microdnf yum zypper; do
     if [ -n "$wanted" ] && ! lacks "$manager"; then
+      tell "installing$wanted"
       for package in $wanted; do
         case $manager-$package in
           zypper-iproute) package=iproute2 ;;
