@@ -10,10 +10,10 @@ In one run, on one server that this script starts, with the built-in template `c
 - jupyter: `jupyter_client` inside the same sandbox, straight to a kernel of its own from the same
   parent: the execute request, and every message until the kernel is idle again. What run_code adds
   to it is the price of the client, the proxy and the interpreter
-- create + first result: `Sandbox.create()` and `run_code('1+1')`, once with sandboxes waiting and
-  once without (`--warm 0` needs its own server: only with `--cold`)
+- create + first result: `Sandbox.create()` and `run_code('1+1')`; the first ones are cold, the rest
+  are served by sandboxes that wait
 
-Rounds alternate, so that a slow moment of the machine meets both.
+The two take turns, so that a slow moment of the machine meets both.
 """
 
 import argparse
