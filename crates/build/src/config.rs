@@ -1,5 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
+use soulbox_types::TenantId;
+
 /// Where a builder works, and how far it goes.
 #[derive(Debug, Clone)]
 pub struct BuilderConfig {
@@ -18,6 +20,8 @@ pub struct BuilderConfig {
     pub step_age: Duration,
     /// How long an upload stays that nothing uses.
     pub files_age: Duration,
+    /// Whose uploads stay however old they are: they come with the server.
+    pub lasting_files_of: Option<TenantId>,
     /// How long an image stays that nothing uses.
     pub image_age: Duration,
     /// How many directories may lie above each other at a mount point.
@@ -34,6 +38,7 @@ impl BuilderConfig {
             upload_limit: 4 << 30,
             step_age: Duration::from_hours(24 * 30),
             files_age: Duration::from_hours(24 * 7),
+            lasting_files_of: None,
             image_age: Duration::from_hours(24 * 7),
             most_layers: 100,
         }

@@ -88,10 +88,18 @@ impl Files {
     }
 
     /// Removes what was not used for `age`. Blocking.
-    pub(crate) fn collect(&self, age: Duration, held: &HashSet<PathBuf>) -> io::Result<()> {
+    pub(crate) fn collect(
+        &self,
+        age: Duration,
+        lasting: Option<&TenantId>,
+        held: &HashSet<PathBuf>,
+    ) -> io::Result<()> {
         let now = SystemTime::now();
         for tenant in fs_err::read_dir(&self.folder)? {
             let tenant = tenant?.path();
+            if lasting.is_some_and(|lasting| tenant.ends_with(lasting.as_str())) {
+                continue;
+            }
             for entry in fs_err::read_dir(&tenant)? {
                 let entry = entry?;
                 let path = entry.path();
@@ -197,13 +205,20 @@ mod tests {
             .unwrap();
         let path = files.path(&tenant, HASH).unwrap();
         files
-            .collect(Duration::from_mins(1), &HashSet::new())
+            .collect(Duration::from_mins(1), None, &HashSet::new())
             .unwrap();
         files
-            .collect(Duration::ZERO, &[path.clone()].into())
+            .collect(Duration::ZERO, None, &[path.clone()].into())
             .unwrap();
         assert!(path.exists());
-        files.collect(Duration::ZERO, &HashSet::new()).unwrap();
+        let ours = tenant();
+        files
+            .collect(Duration::ZERO, Some(&ours), &HashSet::new())
+            .unwrap();
+        assert!(path.is_file(), "what comes with the server stays");
+        files
+            .collect(Duration::ZERO, None, &HashSet::new())
+            .unwrap();
         assert!(!path.exists());
     }
 

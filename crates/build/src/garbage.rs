@@ -23,7 +23,8 @@ pub(crate) async fn collect(shop: &Arc<Workshop>, keep: &[Arc<Template>]) {
     let collected = blocking(move || {
         let config = &workshop.config;
         workshop.steps.collect(&used, config.step_age)?;
-        workshop.files.collect(config.files_age, &held)?;
+        let lasting = config.lasting_files_of.as_ref();
+        workshop.files.collect(config.files_age, lasting, &held)?;
         debian::collect(&config.templates_dir, config.image_age)?;
         // Step directories are not the store's, and it knows its own.
         workshop

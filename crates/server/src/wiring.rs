@@ -58,7 +58,7 @@ pub(crate) async fn assemble(
     )
     .await
     .context("could not take up the sandboxes")?;
-    prune_layers(config, &template, &*node).await;
+    prune_layers(config, &templates).await;
 
     let builds = build_config(config, &programs, &template, templates, &node).await?;
     let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
@@ -141,6 +141,7 @@ async fn build_config(
     };
     let builder = BuilderConfig {
         ca_bundle: authorities(base),
+        lasting_files_of: Some(SERVER_TENANT.parse()?),
         ..BuilderConfig::new(config.data_dir.join("templates"), programs.sudo.clone())
     };
     let (folder, node) = (config.data_dir.join("images"), Arc::clone(node));
@@ -244,17 +245,24 @@ async fn open_jail(
 }
 
 /// Layers of older builds go once no sandbox can be using them.
-async fn prune_layers(config: &Config, template: &Template, node: &dyn Node) {
-    if !node.list().is_empty() {
-        return;
-    }
-    let keep: Vec<_> = template
-        .overlays
+async fn prune_layers(config: &Config, templates: &Templates) {
+    let (sandboxes, layers) = (sandboxes_dir(config), layers_dir(config));
+    // What is built on `base` stands on its layers of that day.
+    let keep: Vec<PathBuf> = templates
+        .all()
         .iter()
+        .flat_map(|template| &template.overlays)
         .flat_map(|overlay| overlay.lower.clone())
         .collect();
-    let layers = layers_dir(config);
-    match tokio::task::spawn_blocking(move || soulbox_template::prune(&layers, &keep)).await {
+    let pruned = tokio::task::spawn_blocking(move || {
+        let none_there = std::fs::read_dir(sandboxes).is_ok_and(|mut each| each.next().is_none());
+        if none_there {
+            soulbox_template::prune(&layers, &keep)
+        } else {
+            Ok(Vec::new())
+        }
+    });
+    match pruned.await {
         Ok(Ok(removed)) if removed.is_empty() => {}
         Ok(Ok(removed)) => {
             tracing::info!(layers = removed.len(), "removed layers of older templates");
