@@ -85,6 +85,13 @@ class Templates:
 
         return eventually(ended, within=within, every=0.2, what=f"build {info.build_id} ends")
 
+    def log(self, info: Any) -> Log:
+        """All that was said so far; a page has at most a hundred lines."""
+        log = Log()
+        while page := self.status(info, logs_offset=len(log.entries)).log_entries:
+            log.entries += page
+        return log
+
     def __getattr__(self, method: str) -> Any:
         # exists, assign_tags, remove_tags, get_tags
         return lambda *args, **kwargs: self._call(method, *args, **kwargs)
@@ -100,6 +107,6 @@ class Templates:
         return self._loop.run(calling(), LONGEST_BUILD)
 
     def finish(self) -> None:
-        with self._server.api() as api:
+        with self._server.api(self._options["api_key"]) as api:
             for name in self._built:
                 api.delete(f"/templates/{name}")

@@ -7,6 +7,7 @@ from support.images.hostile import HostileRegistry
 from support.images.registry import Registry
 from support.sdk import Sdk
 from support.server import Server
+from support.tenants import new_tenant
 from support.templates import Templates
 from support.waiting import eventually
 
@@ -48,9 +49,21 @@ def registry_options(registry, private_registry, hostile):
 def server(scratch, registry_options):
     server = Server(scratch / "templates", extra=[*registry_options, "--warm", "0"])
     try:
+        server.start()
+        # Tenants are read at the start.
+        server.terminate()
+        server.stranger = new_tenant(server, "stranger")
         yield server.start()
     finally:
         server.finish()
+
+
+@pytest.fixture
+def stranger(server):
+    """Another tenant's view of the server."""
+    templates = Templates("sync", server, None, {"api_key": server.stranger, "api_url": server.url})
+    yield templates
+    templates.finish()
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from e2b import BuildException
 
-from support.images.debian import BARE, debian
+from support.images.debian import READY, debian
 from support.images.hostile import PASSWORD, USER, HostileRegistry, Repository, bomb, outside
 from support.images.layer import device, digest_of, file, folder, hardlink, layer, symlink
 from support.images.registry import Image
@@ -57,11 +57,11 @@ def escapes(canary) -> dict[str, Image]:
     }
     return {name: Image([layer(*entries)]) for name, entries in cases.items()} | {
         # These have an answer inside: below the layer's own root. Fine, as long as it stays there.
-        "through a link": Image([debian(BARE), layer(symlink("out", str(canary.parent)), file("out/written", "x"))]),
-        "absolute name": Image([debian(BARE), layer(file(written, "x"))]),
-        "opaque through a link": Image([debian(BARE), layer(symlink("o", str(canary.parent)), file("o/.wh..wh..opq"))]),
+        "through a link": Image([debian(READY), layer(symlink("out", str(canary.parent)), file("out/written", "x"))]),
+        "absolute name": Image([debian(READY), layer(file(written, "x"))]),
+        "opaque through a link": Image([debian(READY), layer(symlink("o", str(canary.parent)), file("o/.wh..wh..opq"))]),
         "link in one layer, file in the next": Image(
-            [debian(BARE), layer(symlink("out", str(canary.parent))), layer(file("out/canary", "x", mode=0o777))]
+            [debian(READY), layer(symlink("out", str(canary.parent))), layer(file("out/canary", "x", mode=0o777))]
         ),
     }
 
@@ -111,14 +111,14 @@ def test_a_manifest_that_is_not_what_was_asked_for_is_refused(sync_templates, ho
 
 
 def test_a_connection_that_is_cut_is_taken_up_where_it_was(sync_templates, hostile, run_in):
-    image = Image([debian(BARE), layer(file("etc/mark", "whole"))])
+    image = Image([debian(READY), layer(file("etc/mark", "whole"))])
     repository = Repository(image, cut_after=9_000_000, resumable=True)
     info, _ = sync_templates.build(sync_templates.new().from_image(hostile.add(f"cut/{uuid.uuid4().hex[:8]}", repository)))
     assert run_in(info.name, "cat /etc/mark") == "whole"
 
 
 def test_a_registry_that_hiccups_is_asked_again(sync_templates, hostile):
-    repository = Repository(Image([debian(BARE)]), failures=2)
+    repository = Repository(Image([debian(READY)]), failures=2)
     sync_templates.build(sync_templates.new().from_image(hostile.add(f"hiccup/{uuid.uuid4().hex[:8]}", repository)))
 
 
@@ -160,7 +160,7 @@ def test_a_registry_that_lets_nobody_in_is_told(sync_templates, hostile, untouch
 
 
 def test_a_token_is_asked_for_and_used(sync_templates, hostile, run_in):
-    image = Image([debian(BARE), layer(file("etc/mark", "with a token"))])
+    image = Image([debian(READY), layer(file("etc/mark", "with a token"))])
     name = f"token/{uuid.uuid4().hex[:8]}"
     reference = hostile.add(name, Repository(image, auth="token"))
     refused(sync_templates, reference, "(?i)sign.?in|credential|unauthori|denied|password", username=USER, password="no")
@@ -200,14 +200,14 @@ def test_redirects_in_a_circle_end(sync_templates, hostile, untouched):
 
 
 def test_devices_in_a_layer_do_not_become_devices(sync_templates, hostile, run_in):
-    image = Image([debian(BARE), layer(folder("d"), device("d/mem", 1, 1), device("d/zero", 1, 5), file("d/kept", "x"))])
+    image = Image([debian(READY), layer(folder("d"), device("d/mem", 1, 1), device("d/zero", 1, 5), file("d/kept", "x"))])
     info, _ = sync_templates.build(sync_templates.new().from_image(hostile.add(f"device/{uuid.uuid4().hex[:8]}", Repository(image))))
     assert run_in(info.name, "ls /d").split() == ["kept"]
 
 
 def test_names_of_any_bytes_are_kept(sync_templates, hostile, run_in):
     names = ["weird/new\nline", "weird/back\\slash", "weird/ü", "weird/-rf", "weird/" + "n" * 255]
-    image = Image([debian(BARE), layer(folder("weird"), *(file(name, "x") for name in names))])
+    image = Image([debian(READY), layer(folder("weird"), *(file(name, "x") for name in names))])
     info, _ = sync_templates.build(sync_templates.new().from_image(hostile.add(f"names/{uuid.uuid4().hex[:8]}", Repository(image))))
     assert run_in(info.name, "find /weird -type f -printf x | wc -c") == "5\n"
 

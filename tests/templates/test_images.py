@@ -6,12 +6,10 @@ import uuid
 import pytest
 from e2b import BuildException
 
-from support.images.debian import BARE, debian
+from support.images.debian import READY, debian
 from support.images.layer import file, layer
 from support.images.packages import need
 from support.images.registry import Image
-from support.tenants import new_tenant
-from support.templates import Templates
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,7 +20,7 @@ def test_docker_hubs_names_go_to_the_mirror(sync_templates):
 
 
 def test_an_image_is_found_by_its_digest(sync_templates, registry, run_in):
-    digest = registry.push("test/by-digest", "1", Image([debian(BARE), layer(file("etc/mark", "by digest"))]))
+    digest = registry.push("test/by-digest", "1", Image([debian(READY), layer(file("etc/mark", "by digest"))]))
     info, _ = sync_templates.build(sync_templates.new().from_image(f"{registry.name}/test/by-digest@{digest}"))
     assert run_in(info.name, "cat /etc/mark") == "by digest"
 
@@ -82,7 +80,7 @@ def test_an_image_made_by_umoci_works(sync_templates, registry, run_in, tmp_path
 def test_layers_are_fetched_once_for_all_templates(sync_templates, registry):
     shared = layer(file("etc/shared", uuid.uuid4().hex))
     for repository in ("test/sharing-one", "test/sharing-two"):
-        registry.push(repository, "1", Image([debian(BARE), shared]))
+        registry.push(repository, "1", Image([debian(READY), shared]))
     for repository in ("test/sharing-one", "test/sharing-two"):
         sync_templates.build(sync_templates.new().from_image(f"{registry.name}/{repository}:1"))
     # The second time only its configuration.
@@ -91,7 +89,7 @@ def test_layers_are_fetched_once_for_all_templates(sync_templates, registry):
 
 def test_a_tag_that_moved_is_noticed(sync_templates, registry, run_in):
     for mark in ("first", "second"):
-        registry.push("test/moving", "1", Image([debian(BARE), layer(file("etc/mark", mark))]))
+        registry.push("test/moving", "1", Image([debian(READY), layer(file("etc/mark", mark))]))
         template = sync_templates.new().skip_cache().from_image(f"{registry.name}/test/moving:1")
         info, _ = sync_templates.build(template)
         assert run_in(info.name, "cat /etc/mark") == mark
@@ -99,7 +97,7 @@ def test_a_tag_that_moved_is_noticed(sync_templates, registry, run_in):
 
 @pytest.fixture(scope="module")
 def secret_image(private_registry):
-    private_registry.push("team/secret", "1", Image([debian(BARE), layer(file("etc/mark", "private"))]))
+    private_registry.push("team/secret", "1", Image([debian(READY), layer(file("etc/mark", "private"))]))
     return f"{private_registry.name}/team/secret:1"
 
 
@@ -112,18 +110,16 @@ def test_a_private_image_needs_the_right_password(templates, secret_image, run_i
 
 @pytest.mark.parametrize("credentials", [{}, {"username": "someone", "password": "wr0ng"}], ids=["none", "wrong"])
 def test_without_it_the_error_says_so(templates, secret_image, server, credentials):
-    with pytest.raises(BuildException, match="(?i)sign in|credential|unauthori|denied|password") as raised:
+    with pytest.raises(BuildException, match="(?i)sign.?in|credential|unauthori|denied|password") as raised:
         templates.build(templates.new().skip_cache().from_image(secret_image, **credentials))
     assert "wr0ng" not in str(raised.value)
     assert "wr0ng" not in server.log.read_text(errors="replace")
 
 
-def test_a_private_image_that_is_here_is_not_given_to_others(sync_templates, secret_image, server):
+def test_a_private_image_that_is_here_is_not_given_to_others(sync_templates, secret_image, stranger):
     sync_templates.build(sync_templates.new().from_image(secret_image, username="someone", password="s3cret"))
-    key = new_tenant(server, f"nosy-{uuid.uuid4().hex[:8]}")
-    theirs = Templates("sync", server, None, {"api_key": key, "api_url": server.url})
-    with pytest.raises(BuildException, match="(?i)sign in|credential|unauthori|denied|password"):
-        theirs.build(theirs.new().from_image(secret_image))
+    with pytest.raises(BuildException, match="(?i)sign.?in|credential|unauthori|denied|password"):
+        stranger.build(stranger.new().from_image(secret_image))
 
 
 def test_the_password_is_not_kept_in_the_clear(sync_templates, secret_image, server):

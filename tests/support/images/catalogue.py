@@ -1,6 +1,6 @@
 """The images that the suites ask for by name."""
 
-from support.images.debian import BARE, FULL, debian
+from support.images.debian import BARE, FULL, READY, debian
 from support.images.layer import ZSTD, file, folder, hardlink, layer, symlink
 from support.images.packages import need
 from support.images.registry import FOREIGN, Image, Registry
@@ -17,7 +17,7 @@ def publish(registry: Registry) -> None:
     registry.push("test/full", "1", full)
     registry.alias("test/bare", bare, *map(hub, BARE_NAMES))
     registry.alias("test/full", full, *map(hub, FULL_NAMES))
-    base = bare.layers[0]
+    base = debian(READY)
 
     marked = layer(file("etc/compressed-with", "zstd"), media_type=ZSTD)
     registry.push("test/zstd", "1", Image([base, marked]))

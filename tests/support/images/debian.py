@@ -14,6 +14,8 @@ from support.images.packages import need
 
 # What an ordinary image of a distribution has: neither sudo, curl, `ss` nor Python.
 BARE = ["bash", "passwd"]
+# With what a build would otherwise have to install first.
+READY = [*BARE, "ca-certificates", "curl", "iproute2", "procps", "sudo"]
 # What an image to develop in has.
 FULL = [
     "ca-certificates", "curl", "git", "iproute2", "procps", "sudo", "python3", "python3-pip", "python3-venv",
