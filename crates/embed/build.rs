@@ -55,6 +55,8 @@ fn list_kernel_files() {
     let mut list = String::from("&[\n");
     for path in paths {
         let name = path.strip_prefix(&folder).expect("it is below");
+        let (name, path) = (name.to_str(), path.to_str());
+        let (name, path) = name.zip(path).expect("names are text");
         let entry = format!("    ({name:?}, include_bytes!({path:?})),\n");
         list.push_str(&entry);
     }

@@ -211,9 +211,8 @@ mod tests {
             .collect(Duration::ZERO, None, &[path.clone()].into())
             .unwrap();
         assert!(path.exists());
-        let ours = tenant();
         files
-            .collect(Duration::ZERO, Some(&ours), &HashSet::new())
+            .collect(Duration::ZERO, Some(&tenant), &HashSet::new())
             .unwrap();
         assert!(path.is_file(), "what comes with the server stays");
         files
