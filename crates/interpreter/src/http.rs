@@ -100,8 +100,6 @@ async fn route(server: Rc<Server>, request: Request<Incoming>) -> Response<Body>
         (&Method::POST, ["contexts", id, "restart"]) => {
             routes::contexts::restart(&server, id).await
         }
-        (&Method::POST, ["v1", "execute"]) => routes::batch::execute(&server, request).await,
-        (&Method::GET, ["v1", "languages"]) => Ok(routes::batch::languages(&server)),
         (
             _,
             ["health" | "execute" | "contexts"]

@@ -7,10 +7,8 @@
 //!   what it tells
 //! - [`kernel`]: kernels and how they are started; [`jupyter`], [`zmtp`]: the protocols they speak
 //! - [`language`], [`envd`]: variables, and how each language is given them
-//! - [`batch`]: programs that are compiled and run once, in any language
 //! - [`supervise`]: starts the server again
 
-mod batch;
 mod clock;
 mod context;
 mod contexts;

@@ -12,8 +12,6 @@ pub(crate) struct Options {
     pub(crate) state: PathBuf,
     /// Where contexts are unless told otherwise.
     pub(crate) home: PathBuf,
-    /// The account for `/v1/execute`.
-    pub(crate) user: String,
     pub(crate) zygotes: bool,
     /// Start the server again when it ends.
     pub(crate) supervise: bool,
@@ -22,7 +20,7 @@ pub(crate) struct Options {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum Error {
     #[error(
-        "unknown option {0}: the options are --port, --envd-port, --files, --state, --home, --user, --no-zygotes, --supervise, --version"
+        "unknown option {0}: the options are --port, --envd-port, --files, --state, --home, --no-zygotes, --supervise, --version"
     )]
     Unknown(String),
     #[error("the option {0} needs a value")]
@@ -39,7 +37,6 @@ impl Default for Options {
             files: "/usr/lib/soulbox/interpreter".into(),
             state: "/run/soulbox-interpreter".into(),
             home: "/home/user".into(),
-            user: "user".to_owned(),
             zygotes: true,
             supervise: false,
         }
@@ -73,7 +70,6 @@ impl Options {
                 "--files" => options.files = value()?.into(),
                 "--state" => options.state = value()?.into(),
                 "--home" => options.home = value()?.into(),
-                "--user" => options.user = value()?,
                 "--no-zygotes" => options.zygotes = false,
                 "--supervise" => options.supervise = true,
                 "--version" => return Ok(None),

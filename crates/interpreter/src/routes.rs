@@ -1,5 +1,4 @@
 //! What each route does.
 
-pub(crate) mod batch;
 pub(crate) mod contexts;
 pub(crate) mod execute;

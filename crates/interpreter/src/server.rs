@@ -8,7 +8,6 @@ use tokio::{
 };
 
 use crate::{
-    batch::Runner,
     contexts::Contexts,
     http,
     kernel::{Folders, Launcher},
@@ -34,9 +33,7 @@ pub(crate) enum Error {
 /// What every request may need.
 pub(crate) struct Server {
     pub(crate) options: Options,
-    pub(crate) launcher: Rc<Launcher>,
     pub(crate) contexts: Contexts,
-    pub(crate) runner: Runner,
 }
 
 pub(crate) async fn serve(options: Options) -> Result<(), Error> {
@@ -55,9 +52,7 @@ pub(crate) async fn serve(options: Options) -> Result<(), Error> {
         options.zygotes,
     ));
     let server = Rc::new(Server {
-        contexts: Contexts::new(Rc::clone(&launcher), options.home.clone()),
-        runner: Runner::new(&options),
-        launcher,
+        contexts: Contexts::new(launcher, options.home.clone()),
         options,
     });
     // A sandbox without one of these languages still has the others.

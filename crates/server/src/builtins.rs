@@ -182,12 +182,15 @@ fn step(kind: StepKind, args: Vec<String>) -> Step {
     }
 }
 
+/// Path, content and mode.
+type File = (String, Vec<u8>, u32);
+
 /// The path in the archive, and what the archive holds.
 fn contents(
     from: &str,
     source: &Source,
     programs: &Programs,
-) -> anyhow::Result<(String, Vec<(String, Vec<u8>, u32)>)> {
+) -> anyhow::Result<(String, Vec<File>)> {
     match from.split_once(':') {
         Some(("file", path)) => {
             let known = source.files.iter().find(|(name, _)| *name == path);
@@ -211,7 +214,7 @@ fn contents(
 }
 
 /// The same bytes for the same files: the archive's hash is part of the cache's key.
-fn pack(files: &[(String, Vec<u8>, u32)]) -> std::io::Result<Vec<u8>> {
+fn pack(files: &[File]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, content, mode) in files {
         let mut header = tar::Header::new_gnu();

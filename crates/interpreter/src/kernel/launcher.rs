@@ -59,26 +59,6 @@ impl Launcher {
         Ok(())
     }
 
-    /// The kernels whose program is there.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_installed = |program: &String| {
-            std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-        };
-        let mut names: Vec<String> = self
-            .folders
-            .names()
-            .into_iter()
-            .filter(|name| {
-                self.folders
-                    .find(&[name])
-                    .is_ok_and(|spec| spec.argv.first().is_some_and(is_installed))
-            })
-            .collect();
-        names.insert(0, "bash".to_owned());
-        names
-    }
-
     pub(crate) async fn start(&self, language: &Language, cwd: &Path) -> Result<Kernel, Error> {
         if language.is_bash() {
             let folder = Folder::create(&self.state).map_err(Error::Folder)?;

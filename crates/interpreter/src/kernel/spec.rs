@@ -96,22 +96,6 @@ impl Folders {
         }
         Err(Error::Unknown(asked.to_owned()))
     }
-
-    /// The names of everything that is installed.
-    pub(crate) fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .0
-            .iter()
-            .filter_map(|folder| fs::read_dir(folder).ok())
-            .flatten()
-            .flatten()
-            .filter(|entry| entry.path().join("kernel.json").is_file())
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    }
 }
 
 /// A name comes from the network and becomes part of a path.

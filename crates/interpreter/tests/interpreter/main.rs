@@ -6,7 +6,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 mod bash;
-mod batch;
 mod harness;
 mod java;
 mod javascript;
