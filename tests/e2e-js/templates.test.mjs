@@ -53,14 +53,14 @@ for (const mode of Object.keys(modes)) {
       .setEnvs({ GREETING: 'hello' })
       .setWorkdir('/srv/app')
       .copy('folder', '/srv/app/pages')
-      .copy('tool', '/usr/local/bin/tool', { user: 'root', mode: 0o700 })
+      .copy('tool', '/opt/tool', { user: 'root', mode: 0o700 })
       .runCmd('echo $GREETING > pages/greeting')
       .setStartCmd('python3 -m http.server 8000 --directory pages', waitForPort(8000))
     const info = await build(mode, template)
     assert.ok(info.templateId && info.buildId)
     const sandbox = await Sandbox.create(info.name, { ...modes[mode], timeoutMs: 60_000 })
     try {
-      const out = await sandbox.commands.run('curl -s localhost:8000/greeting localhost:8000/link; stat -c "%U %a" /usr/local/bin/tool')
+      const out = await sandbox.commands.run('curl -s localhost:8000/greeting localhost:8000/link; stat -c "%U %a" /opt/tool')
       assert.equal(out.stdout, 'hello\naroot 700\n')
       if (mode === 'tls') {
         const answer = await fetch(`https://${sandbox.getHost(8000)}/greeting`)
