@@ -13,5 +13,6 @@ pub use node::{
     LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot, WarmWish,
 };
 pub use runtime::{
-    AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started, Stats,
+    AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started,
+    Stats,
 };
