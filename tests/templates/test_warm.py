@@ -46,7 +46,11 @@ def slow(server):
 
 def waiting(server: Server) -> int:
     """Sandboxes on the shelf, as the server keeps account of them."""
-    return len(list((server.data / "sandboxes").glob("*/warm.json")))
+    return len(shelf(server))
+
+
+def shelf(server: Server) -> set[str]:
+    return {each.parent.name for each in (server.data / "sandboxes").glob("*/warm.json")}
 
 
 def timed(server: Server, **kwargs):
@@ -182,11 +186,13 @@ def test_paused_and_resumed_it_goes_on(server, slow):
     again.kill()
 
 
-def test_a_killed_server_takes_its_waiting_ones_back_or_ends_them(server, slow):
+def test_a_killed_server_ends_its_waiting_ones_and_keeps_its_users(server, slow):
     demand(server, 2)
     sandbox, _ = timed(server)
+    left = shelf(server)
     server.kill9()
     server.start()
+    assert not left & shelf(server)
     assert sandbox.commands.run("echo $MARK").stdout
     fresh = [timed(server)[0] for _ in range(2)]
     assert len({each.sandbox_id for each in [sandbox, *fresh]}) == 3

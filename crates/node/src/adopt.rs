@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use soulbox_runtime::{Adopted, LogLevel, Result, WarmWish};
+use soulbox_runtime::{Adopted, LogLevel, Result};
 use soulbox_types::{Kept, Purpose, SandboxId, SandboxState};
 use tokio::task::JoinSet;
 
@@ -11,7 +11,6 @@ use crate::{
     entry::Entry,
     folder,
     folder::{Folder, Found},
-    pool::Member,
 };
 
 /// Adoption opens a few files per sandbox; thousands at once would only queue.
@@ -56,7 +55,7 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
         remove(&node, &id, &folder, None).await;
         return false;
     };
-    if found.ended.is_none() && node.still_wants(&found) {
+    if found.ended.is_none() && outlives_its_server(&found) {
         match take_up(&node, &found, &folder).await {
             Ok(Some(entry)) if entry.state == SandboxState::Paused => {
                 node.insert_paused(entry);
@@ -64,7 +63,6 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
             }
             Ok(Some(entry)) => {
                 node.insert_running(entry);
-                node.put_back(&found);
                 return true;
             }
             Ok(None) => {}
@@ -75,37 +73,11 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
     false
 }
 
-impl LocalNode {
-    fn still_wants(&self, found: &Found) -> bool {
-        match (found.spec.purpose, &found.warm) {
-            (Purpose::User, None) => true,
-            (Purpose::Warm, Some(warm)) => {
-                let current = self.current_build(&wish_of(found));
-                !self.pool().is_off() && current.is_some_and(|t| t.build_id == warm.build_id)
-            }
-            // A build's; one that was not ready yet; one that was being handed over.
-            (Purpose::Build, _) | (Purpose::Warm, None) | (Purpose::User, Some(_)) => false,
-        }
-    }
-
-    /// One that waited goes on waiting.
-    fn put_back(&self, found: &Found) {
-        if let (Purpose::Warm, Some(warm)) = (found.spec.purpose, &found.warm) {
-            let member = Member {
-                id: found.spec.id.clone(),
-                build_id: warm.build_id.clone(),
-            };
-            self.pool().shelves().adopt(wish_of(found), member);
-        }
-    }
-}
-
-fn wish_of(found: &Found) -> WarmWish {
-    WarmWish {
-        template: found.spec.template.clone(),
-        build: found.spec.build.clone(),
-        disk_mib: found.spec.limits.disk_mib,
-    }
+/// Only a user's. A build's has lost its builder. One that waited goes too, ready as it may be: the
+/// server may have died after it was promised to a create, whose row then has its id for good.
+fn outlives_its_server(found: &Found) -> bool {
+    // With both, it was being handed over, and nobody was answered.
+    found.spec.purpose == Purpose::User && found.warm.is_none()
 }
 
 /// The sandbox as its folder says that it should be; `None` when too little is left of it.

@@ -9,7 +9,7 @@
 //! | `spec.json` says | `warm.json` | means |
 //! |---|---|---|
 //! | warm | no | being made: destroyed |
-//! | warm | yes | waits: taken back, or destroyed |
+//! | warm | yes | waits, or is promised to a create that has a row already: destroyed |
 //! | user | yes | being handed over: destroyed, nobody was answered |
 //! | user | no | the user's |
 //!
@@ -30,7 +30,6 @@ mod shelves;
 
 pub use config::PoolConfig;
 pub(crate) use keeper::keep;
-pub(crate) use shelves::Member;
 
 use std::{
     sync::{
@@ -47,7 +46,7 @@ use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState};
 use tokio::sync::Notify;
 
 use crate::LocalNode;
-use shelves::Shelves;
+use shelves::{Member, Shelves};
 
 /// For operators: how the pool does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

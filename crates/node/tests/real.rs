@@ -353,7 +353,7 @@ async fn those_that_wait_serve_in_milliseconds_and_the_rest_of_a_burst_is_made()
 }
 
 #[test]
-fn those_that_wait_serve_the_next_server() {
+fn those_that_wait_end_with_their_server() {
     let Some(world) = World::serving(0) else {
         return;
     };
@@ -367,6 +367,9 @@ fn those_that_wait_serve_the_next_server() {
 
     life().block_on(async {
         let server = world.server(2).await;
+        let left = fs::read_dir(world.path().join("sandboxes")).unwrap();
+        assert_eq!(left.count(), 0);
+        world.fill(&server, 2).await;
         let (spec, took, waited) = world.create(&server).await;
         println!("warm, alone {took:?}");
         assert!(waited);

@@ -17,8 +17,6 @@ pub(super) struct Demand {
     recent: VecDeque<Instant>,
     /// Until then, one is kept: who asks again may take a while to.
     linger_until: Option<Instant>,
-    /// So many were left by an earlier run of the server, and are kept until then.
-    left: Option<(usize, Instant)>,
 }
 
 impl Demand {
@@ -33,24 +31,18 @@ impl Demand {
         }
     }
 
-    pub(super) fn note_left(&mut self, count: usize, now: Instant, idle_for: Duration) {
-        self.left = now.checked_add(idle_for).map(|until| (count, until));
-    }
-
     pub(super) fn target(&mut self, now: Instant, most: usize) -> usize {
         self.expire(now);
         let asked = match self.recent.len() {
             asked if asked >= PATTERN => asked,
             _ => usize::from(self.linger_until.is_some_and(|until| now < until)),
         };
-        let left = self.left.filter(|(_, until)| now < *until);
-        asked.max(left.map_or(0, |(count, _)| count)).min(most)
+        asked.min(most)
     }
 
     /// Nothing is left to remember.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        let over = |until: Option<Instant>| until.is_none_or(|until| now >= until);
-        self.recent.is_empty() && over(self.linger_until) && over(self.left.map(|(_, u)| u))
+        self.recent.is_empty() && self.linger_until.is_none_or(|until| now >= until)
     }
 
     fn expire(&mut self, now: Instant) {

@@ -164,16 +164,6 @@ impl Shelves {
         }
     }
 
-    /// One that an earlier run of the server left.
-    pub(crate) fn adopt(&mut self, wish: WarmWish, member: Member) {
-        let idle_for = self.idle_for;
-        let shelf = self.kinds.entry(wish).or_default();
-        shelf.ready.push_back(member);
-        shelf
-            .demand
-            .note_left(shelf.ready.len(), Instant::now(), idle_for);
-    }
-
     pub(super) fn failed(&mut self, wish: &WarmWish, now: Instant) {
         if let Some(shelf) = self.kinds.get_mut(wish) {
             let pause = FIRST_PAUSE * 2_u32.saturating_pow(shelf.failures.min(16));
