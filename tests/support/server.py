@@ -192,7 +192,7 @@ class Server:
 
     def api(self, key: str | None = None, **options) -> httpx.Client:
         headers = {"X-API-Key": key or self.key}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        return httpx.Client(base_url=self.url, headers=headers, **{"timeout": 30} | options)
 
     def cli(self, *words: str, input: bytes | None = None, timeout: float = 60, env=None):
         return subprocess.run(

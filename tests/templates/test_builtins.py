@@ -38,3 +38,19 @@ def test_the_interpreter_has_its_libraries_and_answers(server, made, answers):
     ).stdout.split()
     assert versions[0].startswith("3.10.") and versions[1].startswith("v24.")
     assert "OK" in answers(sandbox, 49999, "/health")
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "code"),
+    [
+        ("code-interpreter-r", "r", 'print("Hello, World!")'),
+        ("code-interpreter-java", "java", 'System.out.println("Hello, World!")'),
+    ],
+)
+def test_more_languages_are_more_templates(server, made, name, language, code):
+    build(server, name)
+    sandbox = made.create(template=name, timeout=300)
+    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49999"}
+    with server.api(timeout=60) as api:
+        said = api.post("/execute", headers=headers, json={"code": code, "language": language}).text
+    assert "Hello, World!" in said and '"error"' not in said, said
