@@ -212,6 +212,7 @@ fn from_files(error: &FilesError) -> ApiError {
     let plain = |status| ApiError::new(status, error.to_string());
     match error {
         FilesError::TooLarge { .. } => plain(StatusCode::PAYLOAD_TOO_LARGE),
+        FilesError::NoSpace { .. } => plain(StatusCode::INSUFFICIENT_STORAGE).coded("disk_full"),
         FilesError::Cut(_) => plain(StatusCode::BAD_REQUEST),
         FilesError::Io(source) if disk_is_full(source) => disk_full(),
         FilesError::Io(_) => internal(error),

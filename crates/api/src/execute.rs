@@ -21,6 +21,8 @@ use crate::{
 
 const MOST_EXECUTIONS: usize = 100;
 const MOST_PARALLEL: usize = 8;
+/// Of all streams of a call together: the answer is put together in memory.
+const MOST_OUTPUT: usize = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,11 +62,15 @@ pub(crate) async fn execute(
         let executor = Executor::new(app.control.enter(&caller.tenant, &id).await?);
         return Ok(Json(executor.execute(&execution).await?).into_response());
     }
-    let batch: Batch = document.parse()?;
+    let mut batch: Batch = document.parse()?;
     if batch.executions.is_empty() || batch.executions.len() > MOST_EXECUTIONS {
         return Err(ApiError::bad_request(format!(
             "a batch has 1 to {MOST_EXECUTIONS} executions"
         )));
+    }
+    let each = MOST_OUTPUT / 2 / batch.executions.len();
+    for execution in &mut batch.executions {
+        execution.keep_at_most(each);
     }
     let parallel = batch.parallel.unwrap_or(1).clamp(1, MOST_PARALLEL);
     let executor = Executor::new(app.control.enter(&caller.tenant, &id).await?);
@@ -98,13 +104,15 @@ pub(crate) async fn languages(
 
 impl From<ExecuteError> for ApiError {
     fn from(error: ExecuteError) -> Self {
-        use ExecuteError::{Archive, NotInstalled, Sandbox, TooLarge, UnknownLanguage};
+        use ExecuteError::{Archive, NotAName, NotInstalled, Sandbox, TooLarge, UnknownLanguage};
         let message = error.to_string();
         match error {
             UnknownLanguage(_) => Self::bad_request(message).coded("unknown_language"),
             NotInstalled { .. } => Self::bad_request(message).coded("language_not_installed"),
             TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, message),
-            Sandbox(soulbox_guest::Error::Refused { .. }) => Self::bad_request(message),
+            NotAName(_) | Sandbox(soulbox_guest::Error::Refused { .. }) => {
+                Self::bad_request(message)
+            }
             Sandbox(_) => Self::new(StatusCode::BAD_GATEWAY, message).coded("sandbox_unreachable"),
             Archive(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
         }

@@ -5,32 +5,47 @@
 
 use std::collections::BTreeMap;
 
-use crate::state::STANDARD_PATH;
+use crate::{
+    problem::{Problem, Result},
+    state::STANDARD_PATH,
+};
 
 /// A word inside a word inside a word: nobody writes deeper.
 const DEEPEST: u32 = 16;
 
-pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
-    expand_at(text, env, 0)
+/// The kernel takes no longer string for a program. Values that name values grow without end
+/// otherwise: a few short steps would fill the server's memory.
+const LONGEST: usize = 128 << 10;
+
+pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String> {
+    expand_at(text, env, 0).ok_or_else(|| {
+        Problem::told(format!(
+            "a value is longer than {LONGEST} bytes with its variables replaced"
+        ))
+    })
 }
 
-fn expand_at(text: &str, env: &BTreeMap<String, String>, depth: u32) -> String {
+/// `None`: it gets too long.
+fn expand_at(text: &str, env: &BTreeMap<String, String>, depth: u32) -> Option<String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         expanded.push_str(&rest[..at]);
         rest = &rest[at..];
-        let (value, length) = reference(rest, env, depth);
+        let (value, length) = reference(rest, env, depth)?;
         expanded.push_str(&value);
+        if expanded.len() > LONGEST {
+            return None;
+        }
         rest = &rest[length..];
     }
     expanded.push_str(rest);
-    expanded
+    (expanded.len() <= LONGEST).then_some(expanded)
 }
 
 /// What stands for the reference at the start of `text`, and its length. A `$` alone is itself.
-fn reference(text: &str, env: &BTreeMap<String, String>, depth: u32) -> (String, usize) {
-    let itself = || ("$".to_owned(), 1);
+fn reference(text: &str, env: &BTreeMap<String, String>, depth: u32) -> Option<(String, usize)> {
+    let itself = || Some(("$".to_owned(), 1));
     let after = &text[1..];
     if let Some(braced) = after.strip_prefix('{') {
         let name = name_of(braced);
@@ -42,37 +57,49 @@ fn reference(text: &str, env: &BTreeMap<String, String>, depth: u32) -> (String,
         }
         let word = &braced[name.len()..][..word_length];
         let length = 2 + name.len() + word_length + 1;
-        return match with_operator(name, word, env, depth) {
-            Some(value) => (value, length),
-            None => itself(),
+        return match with_operator(name, word, env, depth)? {
+            Meant::Value(value) => Some((value, length)),
+            Meant::Itself => itself(),
         };
     }
     match name_of(after) {
         "" => itself(),
-        name => (value_of(name, env), 1 + name.len()),
+        name => Some((value_of(name, env), 1 + name.len())),
     }
 }
 
+/// `None`: it gets too long. A `rest` that is no operator makes the whole reference text.
 fn with_operator(
     name: &str,
     rest: &str,
     env: &BTreeMap<String, String>,
     depth: u32,
-) -> Option<String> {
+) -> Option<Meant> {
     let value = value_of(name, env);
     let word = |text: &str| expand_at(text, env, depth + 1);
-    if rest.is_empty() {
-        Some(value)
+    let meant = if rest.is_empty() {
+        value
     } else if let Some(default) = rest.strip_prefix(":-") {
-        Some(if value.is_empty() {
-            word(default)
+        if value.is_empty() {
+            word(default)?
         } else {
             value
-        })
+        }
+    } else if let Some(other) = rest.strip_prefix(":+") {
+        if value.is_empty() {
+            value
+        } else {
+            word(other)?
+        }
     } else {
-        let other = rest.strip_prefix(":+")?;
-        Some(if value.is_empty() { value } else { word(other) })
-    }
+        return Some(Meant::Itself);
+    };
+    Some(Meant::Value(meant))
+}
+
+enum Meant {
+    Value(String),
+    Itself,
 }
 
 /// Where the brace that was opened before `text` closes.
@@ -122,7 +149,7 @@ mod tests {
     fn expanded(text: &str) -> String {
         let env = [("A", "one"), ("B_2", "two"), ("EMPTY", "")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        expand(text, &env.into())
+        expand(text, &env.into()).unwrap()
     }
 
     #[test]
@@ -168,5 +195,15 @@ mod tests {
     fn words_in_words_have_an_end() {
         let deep = "${X:-".repeat(1000) + &"}".repeat(1000);
         assert!(expanded(&deep).contains('$'));
+    }
+
+    #[test]
+    fn values_do_not_grow_without_end() {
+        let long = "x".repeat(100 << 10);
+        let env = [("A".to_owned(), long)].into();
+        assert!(expand("$A", &env).is_ok());
+        for text in ["$A$A", "${A}${A}", "${NONE:-$A$A}", "${A:+$A$A}"] {
+            assert!(expand(text, &env).is_err(), "{text}");
+        }
     }
 }

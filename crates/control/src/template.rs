@@ -209,6 +209,27 @@ impl Control {
         self.with_id(tenant, name)
     }
 
+    /// A name of the tenant's own under which nothing was ever built hides nothing.
+    pub(crate) fn look_up_usable(
+        &self,
+        tenant: &Tenant,
+        reference: &Reference,
+    ) -> Result<Option<Found>> {
+        let found = self.look_up_template(tenant, reference)?;
+        let Some(Found::Built(own)) = &found else {
+            return Ok(found);
+        };
+        let never_ready = own.builds.iter().all(|b| b.status != BuildStatus::Ready);
+        if reference.namespace.is_some() || own.row.tenant != tenant.id || !never_ready {
+            return Ok(found);
+        }
+        if let Some(global) = self.library.by_global_name(&reference.name) {
+            return Ok(Some(Found::Built(Box::new(global))));
+        }
+        let shipped = self.catalogue.find(reference);
+        Ok(shipped.map_or(found, |info| Some(Found::BuiltIn(Box::new(info.clone())))))
+    }
+
     fn of_another(&self, namespace: &str, name: &str) -> Result<Option<Found>> {
         let Some(owner) = self.tenant(namespace) else {
             return Ok(None);
@@ -243,7 +264,7 @@ impl Control {
             template: reference.name.clone(),
             tag: tag.to_owned(),
         };
-        match self.look_up_template(tenant, &reference)? {
+        match self.look_up_usable(tenant, &reference)? {
             None => Err(Error::TemplateNotFound(text.to_owned())),
             Some(Found::BuiltIn(info)) if !info.public => {
                 Err(Error::TemplateForbidden(text.to_owned()))

@@ -15,6 +15,8 @@ pub enum Error {
     },
     #[error("code and stdin are larger than {limit} bytes together: write a file and run that")]
     TooLarge { limit: usize },
+    #[error("{0:?} cannot name a variable")]
+    NotAName(String),
     #[error("the code could not be packed")]
     Archive(#[source] io::Error),
     #[error(transparent)]

@@ -61,6 +61,10 @@ impl Executor {
                 limit: LARGEST_CODE,
             });
         }
+        let nameless = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+        if let Some(name) = execution.env.keys().find(nameless) {
+            return Err(Error::NotAName(name.clone()));
+        }
         let language = find(&execution.language)
             .ok_or_else(|| Error::UnknownLanguage(execution.language.clone()))?;
         let user = execution.user.as_deref();

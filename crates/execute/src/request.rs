@@ -42,6 +42,11 @@ impl Execution {
         bounded(self.compile_timeout_ms, Duration::from_mins(1))
     }
 
+    /// Lowers what is kept of each stream, for calls with many executions.
+    pub fn keep_at_most(&mut self, bytes: usize) {
+        self.max_output_bytes = Some(self.max_output().min(bytes));
+    }
+
     pub(crate) fn max_output(&self) -> usize {
         self.max_output_bytes.unwrap_or(1 << 20).min(MOST_OUTPUT)
     }

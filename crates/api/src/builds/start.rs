@@ -47,8 +47,6 @@ struct BaseBody {
     stage: Option<usize>,
     #[serde(rename = "fromArchive")]
     archive: Option<String>,
-    #[serde(rename = "fromDebian")]
-    debian: Option<Debian>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,13 +62,6 @@ struct From {
     template: Option<String>,
     stage: Option<usize>,
     archive: Option<String>,
-    debian: Option<Debian>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Debian {
-    #[serde(default)]
-    packages: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,7 +137,6 @@ impl BaseBody {
             template: self.template,
             stage: self.stage,
             archive: self.archive,
-            debian: self.debian,
         }
     }
 }
@@ -164,14 +154,13 @@ impl From {
             said(self.template).map(BaseWish::Template),
             self.stage.map(BaseWish::Stage),
             said(self.archive).map(BaseWish::Archive),
-            self.debian.map(|debian| BaseWish::Debian(debian.packages)),
         ];
         let mut said = all.into_iter().flatten();
         match (said.next(), said.next()) {
             (Some(base), None) => Ok(base),
             _ => Err(ApiError::bad_request(
-                "a build starts from exactly one of fromImage, fromTemplate, fromStage, \
-                 fromArchive and fromDebian",
+                "a build starts from exactly one of fromImage, fromTemplate, fromStage \
+                 and fromArchive",
             )),
         }
     }

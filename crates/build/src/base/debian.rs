@@ -3,7 +3,9 @@
 mod sources;
 
 use std::{
+    fs::Permissions,
     io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -119,9 +121,15 @@ async fn bootstrap(
     journal: &Journal,
 ) -> Result<()> {
     // Mounts and processes of its own: when it is stopped, nothing of it stays on the machine.
-    let mut command = Command::new("unshare");
+    // It dies with the server, and what it unpacks lies in our own folder, where the next start
+    // removes it.
+    let scratch = Scratch::new(target)?;
+    let mut command = Command::new("setpriv");
     command
+        .args(["--pdeathsig", "KILL", "unshare"])
         .args(["--mount", "--pid", "--fork", "--kill-child", "--"])
+        .args(["sh", "-c", "mount --bind \"$0\" /tmp && exec \"$@\""])
+        .arg(&scratch.0)
         .arg("mmdebstrap")
         .args(["--mode=root", "--variant=apt", "--format=tar", "--quiet"])
         .arg("--aptopt=Acquire::Retries \"2\"")
@@ -135,6 +143,7 @@ async fn bootstrap(
     command.args(&sources.lines);
     let mut child = command
         .env("LC_ALL", "C.UTF-8")
+        .env("TMPDIR", "/tmp")
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -166,6 +175,31 @@ async fn bootstrap(
         "mmdebstrap failed (is the server offline?): {}",
         tail.join(" / ")
     )))
+}
+
+/// Where mmdebstrap unpacks; goes with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(beside: &Path) -> Result<Self> {
+        let path = beside.with_extension("scratch.new");
+        std::fs::create_dir(&path)
+            .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o1777)))
+            .map_err(|error| Problem::internal("make a folder for mmdebstrap", error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let path = std::mem::take(&mut self.0);
+        // Hundreds of MiB: not in the way of whoever waits.
+        std::thread::spawn(move || {
+            if let Err(error) = crate::removal::remove_tree(&path) {
+                tracing::warn!(path = %path.display(), %error, "could not remove what mmdebstrap left");
+            }
+        });
+    }
 }
 
 /// Everything that is said, as lines of the log; returns the last ones.

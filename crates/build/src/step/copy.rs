@@ -33,8 +33,8 @@ pub(super) async fn run(
     }
     let copy = CopyIn {
         src: src.to_owned(),
-        dest: expand(dest, &state.env),
-        owner: expand(argument(2), &state.env),
+        dest: expand(dest, &state.env)?,
+        owner: expand(argument(2), &state.env)?,
         mode: argument(3).to_owned(),
         workdir: match &state.workdir {
             Some(path) => path.clone(),

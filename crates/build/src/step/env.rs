@@ -6,6 +6,9 @@ use crate::{
     state::State,
 };
 
+/// Programs cannot be started with much more.
+const MOST_IN_ALL: usize = 1 << 20;
+
 /// Each value sees what stands before it.
 pub(super) fn apply(state: &mut State, args: &[String]) -> Result<()> {
     if args.is_empty() || !args.len().is_multiple_of(2) {
@@ -19,13 +22,23 @@ pub(super) fn apply(state: &mut State, args: &[String]) -> Result<()> {
         if name.is_empty() || name.contains(['=', '\0']) {
             return Err(Problem::told(format!("{name:?} cannot name a variable")));
         }
-        let value = expand(value, &state.env);
+        let value = expand(value, &state.env)?;
         if value.contains('\0') {
             return Err(Problem::told(format!(
                 "the value of {name} holds a NUL character"
             )));
         }
         state.env.insert(name.clone(), value);
+        let all: usize = state
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if all > MOST_IN_ALL {
+            return Err(Problem::told(format!(
+                "all variables together are longer than {MOST_IN_ALL} bytes"
+            )));
+        }
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result
     let Some(given) = args.first().filter(|name| !name.is_empty()) else {
         return Err(Problem::told("USER needs a name"));
     };
-    let expanded = expand(given, &state.env);
+    let expanded = expand(given, &state.env)?;
     let name = expanded
         .split_once(':')
         .map_or(&*expanded, |(name, _)| name);

@@ -13,7 +13,7 @@ pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result
     let Some(path) = args.first().filter(|path| !path.is_empty()) else {
         return Err(Problem::told("WORKDIR needs a path"));
     };
-    let path = state.resolve(&expand(path, &state.env), "/");
+    let path = state.resolve(&expand(path, &state.env)?, "/");
     let failed =
         |reason: String| Problem::told(format!("failed to create workdir '{path}': {reason}"));
     if path.contains('\0') {

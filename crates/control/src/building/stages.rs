@@ -69,9 +69,6 @@ impl Control {
                 }
                 BaseWish::Stage(earlier) => Base::Stage(*earlier),
                 BaseWish::Archive(hash) => Base::Archive { hash: hash.clone() },
-                BaseWish::Debian(packages) => Base::Debian {
-                    packages: packages.clone(),
-                },
             };
             stages.push(Stage {
                 base,

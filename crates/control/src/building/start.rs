@@ -214,7 +214,7 @@ impl Control {
     /// A build of the tenant's, or of the server's.
     fn own_build(&self, tenant: &Tenant, template: &str, build: &str) -> Result<(Built, BuildRow)> {
         let reference = Reference::parse(template)?;
-        let built = match self.look_up_template(tenant, &reference)? {
+        let built = match self.look_up_usable(tenant, &reference)? {
             Some(Found::Built(built)) => *built,
             Some(Found::BuiltIn(_) | Found::Snapshot(_)) => {
                 return Err(Error::BuildNotFound(build.to_owned()));

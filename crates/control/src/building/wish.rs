@@ -12,7 +12,6 @@ const MAX_ARGUMENTS: usize = 1000;
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 const MAX_COMMAND_BYTES: usize = 64 << 10;
 const MAX_REFERENCE_CHARS: usize = 1024;
-const MAX_PACKAGES: usize = 1000;
 const HASH_DIGITS: usize = 64;
 
 /// The stages of a build, of which the last becomes the template. Kept, sealed, while it is built.
@@ -44,7 +43,6 @@ pub enum BaseWish {
     Stage(usize),
     /// A tar of a root file system, uploaded as the files of a COPY are.
     Archive(String),
-    Debian(Vec<String>),
 }
 
 impl BuildWish {
@@ -111,7 +109,6 @@ impl BaseWish {
                 "stage {stage} starts from stage {earlier}, which is not an earlier one"
             )),
             Self::Archive(hash) => check_hash("fromArchive", hash),
-            Self::Debian(packages) => check_packages(packages),
         }
     }
 }
@@ -157,22 +154,6 @@ fn check_image(what: &str, reference: &str) -> Result<()> {
         return invalid(format!("{what} is not the name of an image"));
     }
     Ok(())
-}
-
-fn check_packages(packages: &[String]) -> Result<()> {
-    let is_name = |name: &String| {
-        let rest = |b: u8| b.is_ascii_alphanumeric() || b"+-.:_~=".contains(&b);
-        name.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && name.len() <= 128
-            && name.bytes().all(rest)
-    };
-    if packages.len() > MAX_PACKAGES {
-        return invalid(format!("fromDebian takes at most {MAX_PACKAGES} packages"));
-    }
-    match packages.iter().find(|name| !is_name(name)) {
-        None => Ok(()),
-        Some(bad) => invalid(format!("{bad:?} is not the name of a Debian package")),
-    }
 }
 
 fn check_text(what: &str, text: &str, most: usize) -> Result<()> {
@@ -242,7 +223,7 @@ mod tests {
                 image("registry:5000/a/b:c@sha256:00"),
                 vec![step(&["true"])],
             ),
-            stage(BaseWish::Debian(vec!["g++".into()]), vec![]),
+            stage(BaseWish::Archive("a".repeat(64)), vec![]),
             stage(BaseWish::Stage(1), vec![copy]),
         ];
         wish(stages).check().unwrap();
@@ -286,8 +267,6 @@ mod tests {
             vec![stage(image("a b"), vec![])],
             "not the name of an image",
         );
-        let option = BaseWish::Debian(vec!["--hook=x".into()]);
-        refused(vec![stage(option, vec![])], "Debian package");
         let archive = BaseWish::Archive("A".repeat(64));
         refused(vec![stage(archive, vec![])], "fromArchive must be");
     }
