@@ -37,7 +37,12 @@ impl Builder {
     ) -> io::Result<Self> {
         let leases = Leases::default();
         let steps = Steps::open(config.templates_dir.join("steps"), leases.clone())?;
-        let files = Files::open(config.templates_dir.join("files"), config.upload_limit)?;
+        let files = Files::open(
+            config.templates_dir.join("files"),
+            config.upload_limit,
+            config.min_free_disk,
+        )?
+        .trusting(config.lasting_files_of.clone());
         let debian = config.templates_dir.join(debian::FOLDER);
         if debian.is_dir() {
             durable::remove_unfinished(&debian)?;

@@ -16,6 +16,11 @@ pub type Upload = BoxStream<'static, io::Result<Bytes>>;
 pub enum FilesError {
     #[error("the upload is larger than {limit} bytes")]
     TooLarge { limit: u64 },
+    /// Nothing of it was kept; what others write to this disk must go on fitting.
+    #[error(
+        "the upload was refused: {why}; free space there, or let the operator do so, and try again"
+    )]
+    NoSpace { why: String },
     #[error("the upload was cut off")]
     Cut(#[source] io::Error),
     #[error("could not keep the uploaded files")]

@@ -16,6 +16,8 @@ pub struct BuilderConfig {
     pub step_limit: Duration,
     /// How large an upload may be.
     pub upload_limit: u64,
+    /// So many bytes of the data folder's disk stay free, whatever is uploaded.
+    pub min_free_disk: u64,
     /// How long a cached step stays that nothing uses.
     pub step_age: Duration,
     /// How long an upload stays that nothing uses.
@@ -36,6 +38,7 @@ impl BuilderConfig {
             ca_bundle: None,
             step_limit: Duration::from_hours(1),
             upload_limit: 4 << 30,
+            min_free_disk: 1 << 30,
             step_age: Duration::from_hours(24 * 30),
             files_age: Duration::from_hours(24 * 7),
             lasting_files_of: None,

@@ -11,25 +11,40 @@ use futures_util::StreamExt;
 use soulbox_types::TenantId;
 use tokio::{fs, io::AsyncWriteExt};
 
-use crate::{FilesError, Upload, durable};
+use crate::{FilesError, Upload, durable, reserve::Reserve};
 
 /// An upload that sends nothing for so long has ended, whatever its client thinks.
 const STALL_LIMIT: Duration = Duration::from_mins(2);
+
+/// How much may come in between two looks at the disk.
+const LOOK_EVERY: u64 = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
     size_limit: u64,
+    reserve: Reserve,
+    /// Its uploads are small, come with the server, and must not keep it from starting.
+    trusted: Option<TenantId>,
 }
 
 impl Files {
     /// Blocking. What earlier runs did not finish goes.
-    pub(crate) fn open(folder: PathBuf, size_limit: u64) -> io::Result<Self> {
+    pub(crate) fn open(folder: PathBuf, size_limit: u64, min_free_disk: u64) -> io::Result<Self> {
         durable::make_private(&folder)?;
         for tenant in fs_err::read_dir(&folder)? {
             durable::remove_unfinished(&tenant?.path())?;
         }
-        Ok(Self { folder, size_limit })
+        Ok(Self {
+            reserve: Reserve::new(folder.clone(), min_free_disk),
+            folder,
+            size_limit,
+            trusted: None,
+        })
+    }
+
+    pub(crate) fn trusting(self, trusted: Option<TenantId>) -> Self {
+        Self { trusted, ..self }
     }
 
     /// Where the archive is, or would be. `None`: no name that an upload can have.
@@ -57,18 +72,31 @@ impl Files {
         let path = self
             .path(tenant, hash)
             .ok_or_else(|| FilesError::Io(io::ErrorKind::InvalidInput.into()))?;
+        self.check_space(tenant).await?;
         let folder = self.folder.join(tenant.as_str());
         fs::create_dir_all(&folder).await.map_err(FilesError::Io)?;
         let new = Unfinished(folder.join(format!("{hash}-{}.new", uuid::Uuid::new_v4())));
-        self.write(&new.0, upload).await?;
+        self.write(tenant, &new.0, upload).await?;
         fs::rename(&new.0, &path).await.map_err(FilesError::Io)?;
         durable::sync_folder(folder).await.map_err(FilesError::Io)
     }
 
-    async fn write(&self, path: &Path, mut upload: Upload) -> Result<(), FilesError> {
+    async fn check_space(&self, tenant: &TenantId) -> Result<(), FilesError> {
+        if self.trusted.as_ref() == Some(tenant) {
+            return Ok(());
+        }
+        self.reserve.check(LOOK_EVERY).await
+    }
+
+    async fn write(
+        &self,
+        tenant: &TenantId,
+        path: &Path,
+        mut upload: Upload,
+    ) -> Result<(), FilesError> {
         let file = fs::File::create_new(path).await.map_err(FilesError::Io)?;
         let mut file = tokio::io::BufWriter::with_capacity(256 << 10, file);
-        let mut size = 0_u64;
+        let (mut size, mut look_at) = (0_u64, LOOK_EVERY);
         loop {
             let next = tokio::time::timeout(STALL_LIMIT, upload.next())
                 .await
@@ -80,6 +108,12 @@ impl Files {
                 return Err(FilesError::TooLarge {
                     limit: self.size_limit,
                 });
+            }
+            if size > look_at {
+                // What is on its way to the disk is not counted there yet.
+                file.flush().await.map_err(FilesError::Io)?;
+                self.check_space(tenant).await?;
+                look_at = size.saturating_add(LOOK_EVERY);
             }
             file.write_all(&chunk).await.map_err(FilesError::Io)?;
         }
@@ -154,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn an_upload_is_there_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::open(folder.path().join("files"), 10).unwrap();
+        let files = Files::open(folder.path().join("files"), 10, 0).unwrap();
         let tenant = tenant();
         assert!(!files.has(&tenant, HASH).await);
         let cut = upload(vec![Ok("abc"), Err(io::ErrorKind::ConnectionReset.into())]);
@@ -179,9 +213,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_disk_that_is_nearly_full_takes_no_uploads() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::open(folder.path().to_owned(), 10, u64::MAX).unwrap();
+        let error = files
+            .receive(&tenant(), HASH, upload(vec![Ok("x")]))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, FilesError::NoSpace { .. }), "{error}");
+        assert!(error.to_string().contains("kept in reserve"), "{error}");
+        assert!(!files.has(&tenant(), HASH).await);
+        assert!(names(folder.path()).is_empty());
+
+        let files = files.trusting(Some(tenant()));
+        let own = upload(vec![Ok("x")]);
+        files.receive(&tenant(), HASH, own).await.unwrap();
+        assert!(files.has(&tenant(), HASH).await, "the server starts anyway");
+    }
+
+    #[tokio::test]
     async fn names_that_lead_elsewhere_are_not_names() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::open(folder.path().to_owned(), 10).unwrap();
+        let files = Files::open(folder.path().to_owned(), 10, 0).unwrap();
         for bad in [
             "",
             "..",
@@ -197,7 +250,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_old_and_not_in_use_goes() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::open(folder.path().to_owned(), 10).unwrap();
+        let files = Files::open(folder.path().to_owned(), 10, 0).unwrap();
         let tenant = tenant();
         files
             .receive(&tenant, HASH, upload(vec![Ok("x")]))
@@ -227,7 +280,7 @@ mod tests {
         let place = folder.path().join(tenant().as_str());
         fs_err::create_dir(&place).unwrap();
         fs_err::write(place.join("x.new"), "").unwrap();
-        Files::open(folder.path().to_owned(), 10).unwrap();
+        Files::open(folder.path().to_owned(), 10, 0).unwrap();
         assert!(names(&place).is_empty());
     }
 }

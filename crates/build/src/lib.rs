@@ -8,7 +8,7 @@
 //! - `pipeline`: a build from its first stage to its template; `base`: what a stage starts from;
 //!   `step`: one step; `finalize`: the last part
 //! - `job`: one build under way; `room`: a sandbox for a step; `scripts`: what runs as root in it
-//! - `key`, `steps`: the cache; `files`: uploads; `lease`, `garbage`: what may go
+//! - `key`, `steps`: the cache; `files`, `reserve`: uploads; `lease`, `garbage`: what may go
 //! - `state`, `expand`: environment, user and working directory
 //! - `journal`, `problem`: lines and errors for the user
 //! - `durable`, `removal`: files on the host
@@ -31,6 +31,7 @@ mod pipeline;
 mod problem;
 mod removal;
 mod request;
+mod reserve;
 mod room;
 mod scripts;
 mod state;

@@ -169,14 +169,22 @@ impl Room {
     /// Ends everything inside and writes what was added to a new directory.
     pub(crate) async fn export(self, target: &Path) -> Result<Vec<AddedLayer>> {
         match timeout(EXPORT_LIMIT, self.job.shop.node.export(&self.id, target)).await {
-            Ok(exported) => {
-                exported.map_err(|error| Problem::internal("keep what the step changed", error))
-            }
+            Ok(exported) => exported.map_err(not_exported),
             Err(_) => Err(Problem::told(format!(
                 "copying what the step changed took longer than {} minutes",
                 EXPORT_LIMIT.as_secs() / 60
             ))),
         }
+    }
+}
+
+/// A full disk is told: the user may need less of it, or know whom to ask.
+fn not_exported(error: NodeError) -> Problem {
+    match error {
+        NodeError::NoCapacity { what, .. } => {
+            Problem::told(format!("could not keep what the step changed: {what}"))
+        }
+        other => Problem::internal("keep what the step changed", other),
     }
 }
 

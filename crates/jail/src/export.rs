@@ -18,6 +18,8 @@ use crate::blocking::blocking;
 
 /// A disk of some gigabytes on a busy machine.
 const LIMIT: Duration = Duration::from_mins(15);
+/// How the copying process's own words for ENOSPC end; names from the disk come before.
+const DISK_FULL: &str = "(os error 28)";
 
 /// `overlays`: where the template's are mounted, in their order. On error, and when the caller
 /// goes away, nothing is left at `target`.
@@ -82,6 +84,14 @@ async fn copy(init: &Path, spec: &ExportSpec) -> Result<Vec<usize>> {
     let output = copying.wait_with_output().await.map_err(failed)?;
     match serde_json::from_slice(&output.stdout) {
         Ok(InitStatus::Exported { overlays }) => Ok(overlays),
+        Ok(InitStatus::Failed { message, .. }) if message.ends_with(DISK_FULL) => {
+            Err(Error::NoCapacity {
+                what: "the data folder's disk is full, or can hold no more files (inodes): write \
+                       less, or let the operator free space there"
+                    .to_owned(),
+                retry_after: Duration::from_secs(30),
+            })
+        }
         Ok(InitStatus::Failed { step, message }) => {
             Err(failed(std::io::Error::other(format!("{step}: {message}"))))
         }

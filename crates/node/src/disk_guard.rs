@@ -7,11 +7,12 @@
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use soulbox_runtime::{LogLevel, Result};
+use soulbox_runtime::{Error, LogLevel, Result};
 use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxState};
 
 use crate::{LocalNode, local::blocking};
@@ -25,6 +26,9 @@ const ALERT_FROM: u64 = 4;
 const RESERVE: u64 = 1 << 30;
 /// Of a small disk, not more than this part.
 const RESERVE_PART: u64 = 5;
+/// Of all files that the disk can hold.
+const FILE_RESERVE_PERCENT: u64 = 5;
+const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Less growth than this between two looks is not what fills a disk.
 const GROWTH: u64 = 1 << 20;
 
@@ -32,17 +36,56 @@ const GROWTH: u64 = 1 << 20;
 pub(crate) struct Space {
     pub(crate) free: u64,
     pub(crate) reserve: u64,
+    /// Files that can still be made, and those that stay to be made by others; both 0 where the
+    /// file system has no fixed number of them.
+    free_files: u64,
+    file_reserve: u64,
+}
+
+impl Space {
+    /// Whether so many more bytes, in files of their own, leave the reserve alone.
+    pub(crate) fn check_room_for(&self, bytes: u64) -> Result<()> {
+        let what = if self.free_files < self.file_reserve {
+            format!(
+                "the data folder's disk can hold only {} more files (inodes), and {} are kept in \
+                 reserve: make fewer files, or let the operator remove some there",
+                self.free_files, self.file_reserve
+            )
+        } else if self.free.saturating_sub(self.reserve) < bytes || self.free < self.reserve {
+            format!(
+                "{} MiB more do not fit: the data folder's disk has {} MiB free, and {} MiB are \
+                 kept in reserve: write less, or let the operator free space there",
+                bytes.div_ceil(1 << 20),
+                self.free >> 20,
+                self.reserve >> 20
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::NoCapacity {
+            what,
+            retry_after: RETRY_AFTER,
+        })
+    }
 }
 
 impl LocalNode {
     pub(crate) fn space(&self) -> Result<Space> {
-        let disk = rustix::fs::statvfs(self.sandboxes_dir()).map_err(|e| {
-            soulbox_runtime::Error::io("could not read the free disk space", e.into())
-        })?;
+        self.space_at(self.sandboxes_dir())
+    }
+
+    pub(crate) fn space_at(&self, folder: &Path) -> Result<Space> {
+        let disk = rustix::fs::statvfs(folder)
+            .map_err(|e| Error::io("could not read the free disk space", e.into()))?;
         let total = disk.f_blocks.saturating_mul(disk.f_frsize);
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let reserve = RESERVE.min(total / RESERVE_PART).max(self.min_free_disk());
-        Ok(Space { free, reserve })
+        Ok(Space {
+            free,
+            reserve,
+            free_files: disk.f_favail,
+            file_reserve: disk.f_files / 100 * FILE_RESERVE_PERCENT,
+        })
     }
 
     /// What each running sandbox's disk takes on the host's.
@@ -130,5 +173,43 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
             }
         }
         before = used;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_touch_the_reserve_is_refused_with_a_reason() {
+        let space = Space {
+            free: 100 << 20,
+            reserve: 60 << 20,
+            free_files: 50,
+            file_reserve: 50,
+        };
+        let refusal = |space: Space, mib: u64| match space.check_room_for(mib << 20) {
+            Ok(()) => None,
+            Err(Error::NoCapacity { what, .. }) => Some(what),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(refusal(space, 40), None);
+        assert!(refusal(space, 41).is_some_and(|why| why.contains("41 MiB more do not fit")));
+        let full = Space {
+            free: 59 << 20,
+            ..space
+        };
+        assert!(refusal(full, 0).is_some_and(|why| why.contains("60 MiB are kept")));
+        let many = Space {
+            free_files: 49,
+            ..space
+        };
+        assert!(refusal(many, 0).is_some_and(|why| why.contains("inodes")));
+        let endless = Space {
+            free_files: 0,
+            file_reserve: 0,
+            ..space
+        };
+        assert_eq!(refusal(endless, 1), None);
     }
 }

@@ -476,3 +476,28 @@ async fn what_runs_for_a_build_is_not_shown_and_does_not_outlive_its_server() {
     assert!(second.list().is_empty() && machine.alive.lock().is_empty());
     assert_eq!(folders(folder.path()), 0);
 }
+
+#[tokio::test]
+async fn what_does_not_fit_on_the_disk_is_not_exported_and_says_so() {
+    use std::io::Write;
+
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut step = spec(LONG);
+    step.purpose = Purpose::Build;
+    node.create(step.clone()).await.unwrap();
+    let image = folder.path().join(step.id.as_str()).join("disk.img");
+    let mut image = std::fs::File::create(image).unwrap();
+    image.write_all(&vec![1; 1 << 20]).unwrap();
+    image.sync_all().unwrap();
+
+    // A file system with room for nothing.
+    let refused = node.export(&step.id, Path::new("/proc/layer")).await;
+    let Err(Error::NoCapacity { what, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(what.contains("0 MiB free"), "{what}");
+    let target = folder.path().join("layer");
+    node.export(&step.id, &target).await.unwrap();
+    std::fs::remove_dir(target).unwrap();
+}

@@ -142,6 +142,7 @@ async fn build_config(
     let builder = BuilderConfig {
         ca_bundle: authorities(base),
         lasting_files_of: Some(SERVER_TENANT.parse()?),
+        min_free_disk: config.min_free_disk,
         ..BuilderConfig::new(config.data_dir.join("templates"), programs.sudo.clone())
     };
     let (folder, node) = (config.data_dir.join("images"), Arc::clone(node));

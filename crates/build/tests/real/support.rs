@@ -103,7 +103,10 @@ impl Machine {
         )
         .await
         .unwrap();
-        let config = BuilderConfig::new(data_dir.join("templates"), sudo);
+        let config = BuilderConfig {
+            min_free_disk: 0,
+            ..BuilderConfig::new(data_dir.join("templates"), sudo)
+        };
         let images = ImageStore::open(data_dir.join("images"), ImageConfig::default()).unwrap();
         let builder = Builder::open(
             config,
