@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="soulbox-bench-"))
-    server = Server(options.data or scratch / "data", extra=["--log", "warn"]).start()
+    server = Server(options.data or scratch / "data", extra=["--log", "warn", "--warm", "4"]).start()
     found: dict[str, dict[str, float]] = {}
     try:
         built = server.cli("template", "build", "--builtin", TEMPLATE, timeout=1800)

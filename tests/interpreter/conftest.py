@@ -21,7 +21,7 @@ def package_sources():
 
 @pytest.fixture(scope="session")
 def server(scratch, package_sources):
-    server = Server(scratch / "interpreter")
+    server = Server(scratch / "interpreter", extra=["--warm", "4"])
     try:
         server.start()
         built = server.cli("template", "build", "--builtin", "code-interpreter-v1", timeout=1200)

@@ -59,7 +59,8 @@ class Server:
     data: Path
     domain: str = "sbx.localhost"
     extra: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
+    # No waiting sandboxes unless a test asks for them: many tests count what is there.
+    environment: dict[str, str] = field(default_factory=lambda: {"SOULBOX_WARM": "0"})
     process: subprocess.Popen | None = None
 
     def __post_init__(self) -> None:

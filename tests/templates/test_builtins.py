@@ -1,8 +1,14 @@
 """The definitions that come with the server, really built: minutes, and the package sources."""
 
+import os
+
 import pytest
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.registries, pytest.mark.usefixtures("registries")]
+SLOW = pytest.mark.skipif(
+    os.environ.get("SOULBOX_TEST_SLOW") is None,
+    reason="builds gigabytes: run it with SOULBOX_TEST_SLOW=1 (tests/interpreter builds base-debian and code-interpreter-v1 in any case)",
+)
+pytestmark = [SLOW, pytest.mark.timeout(1500), pytest.mark.registries, pytest.mark.usefixtures("registries")]
 
 
 def build(server, name: str) -> str:
