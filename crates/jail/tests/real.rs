@@ -636,6 +636,54 @@ async fn a_tree_that_is_no_layer_leaves_nothing_behind() {
     jail.close().await;
 }
 
+/// A file system with next to no room, gone when this is.
+struct Tiny(PathBuf);
+
+impl Tiny {
+    fn mount(path: PathBuf, options: &str) -> Self {
+        fs::create_dir(&path).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
+        assert!(mount.arg(&path).status().unwrap().success());
+        Self(path)
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let unmounted = std::process::Command::new("umount").arg(&self.0).status();
+        assert!(unmounted.unwrap().success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_or_its_inodes_that_run_out_are_told_as_that_and_leave_nothing_behind() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    for (name, options, script) in [
+        (
+            "bytes",
+            "size=1m",
+            "head -c 4000000 /dev/zero | tr '\\0' x > /root/big",
+        ),
+        ("files", "nr_inodes=20", "cd /root; touch $(seq 100)"),
+    ] {
+        let tiny = Tiny::mount(fixture.path().join(name), options);
+        let spec = fixture.spec();
+        create(&jail, &spec).await;
+        run(&jail, &spec, script).await;
+        let target = tiny.0.join("exported");
+        let error = jail.export(&spec.id, &target).await.unwrap_err();
+        assert!(matches!(error, Error::NoCapacity { .. }), "{error:?}");
+        assert!(error.to_string().contains("is full"), "{error}");
+        assert!(!target.exists());
+        jail.destroy(&spec.id, None).await.unwrap();
+    }
+    jail.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_layers_are_one_root() {
     let Some(mut fixture) = Fixture::new() else {
