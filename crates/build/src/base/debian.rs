@@ -139,21 +139,24 @@ async fn bootstrap(
         .chain(packages.iter().map(String::as_str))
         .collect();
     command.arg(format!("--include={}", wanted.join(",")));
-    command.arg(&sources.suite).arg(target);
+    // To standard output: in its own mount namespace it may not see our folder.
+    command.arg(&sources.suite).arg("-");
     command.args(&sources.lines);
+    let archive = std::fs::File::create(target)
+        .map_err(|error| Problem::internal("make the archive", error))?;
     let mut child = command
         .env("LC_ALL", "C.UTF-8")
         .env("TMPDIR", "/tmp")
         .env("DEBIAN_FRONTEND", "noninteractive")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(archive)
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| Problem::internal("start unshare for mmdebstrap", error))?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let stderr = child.stderr.take();
     let ran = timeout(LIMIT, async {
-        let (_, tail) = tokio::join!(told(stdout, journal), told(stderr, journal));
+        let tail = told(stderr, journal).await;
         (child.wait().await, tail)
     });
     let (status, tail) = ran.await.map_err(|_| {
