@@ -126,9 +126,7 @@ def test_the_legacy_composite_id_is_understood(server, sync_sdk):
         assert api.get(f"/sandboxes/{sandbox.sandbox_id}-a-b").status_code == 400
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/v3/templates"), ("POST", "/access-tokens"), ("GET", "/nodes")]
-)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/access-tokens"), ("GET", "/nodes")])
 def test_what_is_not_built_yet_says_so(server, method, path):
     with server.api() as api:
         answer = api.request(method, path, json={"name": "x"})
