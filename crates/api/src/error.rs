@@ -124,6 +124,7 @@ impl From<ControlError> for ApiError {
             ControlError::SandboxNotFound { .. }
             | ControlError::SandboxPaused { .. }
             | ControlError::TemplateNotFound(_)
+            | ControlError::UnknownBuiltIn { .. }
             | ControlError::TagNotFound { .. }
             | ControlError::TemplateNotBuilt(_)
             | ControlError::BuildNotFound(_)

@@ -132,7 +132,8 @@ impl Error {
                 _ => return None,
             },
             Self::SandboxGone { .. } => {
-                "it was killed or reached its end of life; `soulbox timeout` gives a sandbox more time"
+                "it is paused (`soulbox resume` wakes it), was killed, or reached its end of life \
+                 (`soulbox timeout` gives a sandbox more time); `soulbox ls` shows which"
             }
             Self::Cut { .. } => {
                 "the sandbox ended, or the server was restarted: then the command still runs, see \

@@ -33,6 +33,8 @@ pub enum Error {
     InvalidReference(String),
     #[error("template '{0}' not found")]
     TemplateNotFound(String),
+    #[error("there is no built-in template '{name}': the built-in ones are {known}")]
+    UnknownBuiltIn { name: String, known: String },
     #[error("tag '{tag}' does not exist for template '{template}'")]
     TagNotFound { template: String, tag: String },
     #[error("template '{0}' belongs to the server: make your own instead")]

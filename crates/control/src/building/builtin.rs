@@ -32,9 +32,13 @@ impl Control {
     /// Builds it, unless that is done or under way.
     pub async fn build_builtin(self: &Arc<Self>, name: &str) -> Result<BuildInfo> {
         let workshop = Arc::clone(self.workshop()?);
-        let definition = workshop
-            .builtin(name)
-            .ok_or_else(|| Error::TemplateNotFound(name.to_owned()))?;
+        let definition = workshop.builtin(name).ok_or_else(|| {
+            let known: Vec<_> = workshop.config.builtins.iter().map(|b| &*b.name).collect();
+            Error::UnknownBuiltIn {
+                name: name.to_owned(),
+                known: known.join(", "),
+            }
+        })?;
         let (control, name) = (Arc::clone(self), name.to_owned());
         let work = async move {
             let _writing = control.shelf.writing.lock().await;

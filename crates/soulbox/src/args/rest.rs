@@ -2,7 +2,7 @@ use clap::Args;
 
 use super::{ServerArgs, values::seconds};
 
-/// Let sandboxes rest: they keep everything and use neither cpu nor memory.
+/// Let sandboxes rest: they keep everything and use no cpu. What they have in memory stays there.
 ///
 /// Files and what is in memory are kept as far as the sandbox's tier can; `soulbox resume`, a
 /// connection through an SDK, or traffic (when it was made so) wakes them.
