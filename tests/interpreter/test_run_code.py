@@ -9,6 +9,8 @@ import pytest
 from e2b import TimeoutException
 from e2b_code_interpreter import Sandbox
 
+from support.waiting import eventually
+
 pytestmark = pytest.mark.timeout(1500)
 
 PLOT = """
@@ -94,10 +96,7 @@ def test_a_killed_server_does_not_cost_the_kernel(server, box):
         ticking = "import time\nfor i in range(30): x += 1; print(x, flush=True); time.sleep(0.1)"
         seen = []
         run = pool.submit(lambda: box.run_code(ticking, on_stdout=seen.append))
-        end = time.monotonic() + 30
-        while not seen and time.monotonic() < end:
-            time.sleep(0.02)
-        assert seen, "the run has not begun"
+        eventually(lambda: seen, within=30, what="the run has begun")
         server.kill9()
         with pytest.raises(Exception):
             run.result(60)

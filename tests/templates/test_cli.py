@@ -88,5 +88,6 @@ def test_a_private_image_with_the_password_from_standard_input(cli, name, privat
     assert "wr0ng" not in cli(*words, "--registry-password-stdin", "--no-cache", input=b"wr0ng\n", ok=False)
 
 
-def test_an_unknown_built_in_is_told(cli):
-    assert "no-such" in cli("build", "--builtin", "no-such", ok=False)
+def test_an_unknown_built_in_is_told_with_those_that_are(cli):
+    text = cli("build", "--builtin", "no-such", ok=False)
+    assert "no-such" in text and "base-debian" in text
