@@ -1,0 +1,1 @@
+//! What else could have been used, measured in the same run.
