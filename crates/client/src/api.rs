@@ -13,6 +13,7 @@ use crate::{
     transport::{self, Answer, Transport},
 };
 
+mod copies;
 mod keys;
 mod observe;
 mod sandboxes;

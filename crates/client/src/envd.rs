@@ -16,6 +16,7 @@ use crate::{
     transport::{self, Answer, Body, Transport},
 };
 
+pub mod code;
 pub mod files;
 pub mod input;
 pub mod process;
@@ -66,6 +67,10 @@ impl Envd {
     }
 
     fn request(&self, method: Method, path: &str) -> Result<request::Builder> {
+        self.request_to(ENVD_PORT, method, path)
+    }
+
+    fn request_to(&self, port: u16, method: Method, path: &str) -> Result<request::Builder> {
         let invalid = |what: &str| Error::protocol(format!("{what} cannot be sent in a header"));
         let uri = self
             .base
@@ -75,7 +80,7 @@ impl Envd {
             .method(method)
             .uri(uri)
             .header("e2b-sandbox-id", &self.id)
-            .header("e2b-sandbox-port", ENVD_PORT);
+            .header("e2b-sandbox-port", port);
         if let Some(host) = self.base.routing_host() {
             request = request.header(header::HOST, host);
         }

@@ -61,6 +61,15 @@ pub struct Sandbox {
     pub domain: Option<String>,
 }
 
+/// The files of a sandbox at one moment. Used and deleted as a template is.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Snapshot {
+    #[serde(rename = "snapshotID")]
+    pub id: String,
+    #[serde(default)]
+    pub names: Vec<String>,
+}
+
 /// A row of the list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

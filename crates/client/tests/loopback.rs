@@ -42,6 +42,8 @@ type Reply = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 /// A request as the server saw it.
 #[derive(Clone)]
 struct Seen {
+    /// Which of the connections, in the order they were made.
+    connection: usize,
     method: Method,
     target: String,
     headers: http::HeaderMap,
@@ -69,13 +71,17 @@ async fn serve(answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (Clie
     let log = Log::default();
     let (answer, seen) = (Arc::new(answer), log.clone());
     tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
+        for connection in 1.. {
+            let Ok((stream, _)) = listener.accept().await else {
+                return;
+            };
             let (answer, log) = (answer.clone(), seen.clone());
             let service = service_fn(move |request: Request<Incoming>| {
                 let (answer, log) = (answer.clone(), log.clone());
                 async move {
                     let (head, body) = request.into_parts();
                     let seen = Seen {
+                        connection,
                         method: head.method,
                         target: head.uri.to_string(),
                         headers: head.headers,
@@ -305,6 +311,39 @@ async fn an_error_in_the_last_frame_is_the_result() {
         (rpc.code.as_str(), rpc.message.as_str()),
         ("invalid_argument", "error starting process")
     );
+}
+
+#[tokio::test]
+async fn a_stream_that_was_read_to_its_end_gives_its_connection_back() {
+    let start = json!({ "event": { "start": { "pid": 7 } } });
+    let (client, log) = serve(move |_| frames(std::slice::from_ref(&start), &json!({}))).await;
+    for _ in 0..3 {
+        let mut process = envd(&client).start(&command()).await.unwrap();
+        assert_eq!(process.next().await.unwrap(), None);
+    }
+    assert_eq!(log.last().connection, 1);
+}
+
+#[tokio::test]
+async fn copies_succeed_and_fail_each_on_its_own() {
+    let (client, log) = serve(|_| {
+        let made = json!({ "sandboxID": "i2", "templateID": "t", "envdVersion": "1" });
+        let refused = json!({ "code": 503, "message": "full", "error_code": "no_capacity" });
+        let answer = json!([{ "sandbox": made }, { "error": refused }]);
+        reply(201, answer.to_string())
+    })
+    .await;
+    let copies = client.fork("i1", 2, 60).await.unwrap();
+    assert_eq!(copies[0].as_ref().unwrap().id, "i2");
+    let Err(Error::Api(refusal)) = &copies[1] else {
+        panic!("{copies:?}");
+    };
+    assert_eq!(refusal.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refusal.error_code.as_deref(), Some("no_capacity"));
+    let asked = log.last();
+    assert_eq!(asked.target, "/sandboxes/i1/fork");
+    let body: Value = serde_json::from_slice(&asked.body).unwrap();
+    assert_eq!(body, json!({ "count": 2, "timeout": 60 }));
 }
 
 #[tokio::test]

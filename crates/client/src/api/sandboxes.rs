@@ -57,6 +57,12 @@ impl Client {
         Err(Error::protocol("the list of sandboxes does not end"))
     }
 
+    /// The newest ones, running and paused, up to `limit` (at most 100).
+    pub async fn list_newest(&self, limit: u32) -> Result<Vec<ListedSandbox>> {
+        let path = format!("/v2/sandboxes?limit={limit}");
+        self.get(&path, "listing the sandboxes").await
+    }
+
     pub async fn sandbox(&self, id: &str) -> Result<SandboxDetail> {
         self.get(
             &format!("/sandboxes/{}", segment(id)),

@@ -142,6 +142,13 @@ impl Envd {
         self.command("SendInput", &request, "sending input").await
     }
 
+    /// Key strokes, as the SDKs send them; [`Envd::input`] keeps one request open instead.
+    pub async fn send_pty(&self, pid: u32, bytes: &[u8]) -> Result<()> {
+        let input = json!({ "pty": STANDARD.encode(bytes) });
+        let request = json!({ "process": selector(pid), "input": input });
+        self.command("SendInput", &request, "sending input").await
+    }
+
     pub async fn signal(&self, pid: u32, signal: Signal) -> Result<()> {
         let name = match signal {
             Signal::Kill => "SIGNAL_SIGKILL",

@@ -1,5 +1,7 @@
 //! Messages of a server stream.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -12,14 +14,16 @@ use crate::{
     envelope::{Decoder, Frame},
 };
 
-#[derive(Deserialize)]
+const GIVE_BACK_LIMIT: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Deserialize)]
 pub(super) struct WireError {
     pub code: String,
     #[serde(default)]
     pub message: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct EndOfStream {
     #[serde(default)]
     error: Option<WireError>,
@@ -31,6 +35,8 @@ pub struct Messages {
     body: Incoming,
     decoder: Decoder,
     sandbox: String,
+    /// What the last frame said, until it has been passed on.
+    end: Option<EndOfStream>,
     ended: bool,
 }
 
@@ -40,6 +46,7 @@ impl Messages {
             body,
             decoder: Decoder::default(),
             sandbox,
+            end: None,
             ended: false,
         }
     }
@@ -47,6 +54,12 @@ impl Messages {
     /// The next message; `None` after a good end. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         while !self.ended {
+            if self.end.is_some() {
+                self.give_back().await;
+                self.ended = true;
+                let error = self.end.take().and_then(|end| end.error);
+                return error.map_or(Ok(None), |error| Err(Error::Rpc(error.into())));
+            }
             let frame = self
                 .decoder
                 .take_frame()
@@ -54,17 +67,22 @@ impl Messages {
             match frame {
                 Some(Frame::Message(message)) => return Ok(Some(message)),
                 Some(Frame::End(end)) => {
-                    self.ended = true;
-                    let end: EndOfStream = serde_json::from_slice(&end)
+                    let end = serde_json::from_slice(&end)
                         .map_err(|error| Error::protocol(error.to_string()))?;
-                    return end
-                        .error
-                        .map_or(Ok(None), |error| Err(Error::Rpc(error.into())));
+                    self.end = Some(end);
                 }
                 None => self.read().await?,
             }
         }
         Ok(None)
+    }
+
+    /// The connection serves the next request only when the body was read to its very end, which
+    /// comes with the last frame or right after it.
+    async fn give_back(&mut self) {
+        let rest = async { while let Some(Ok(_)) = self.body.frame().await {} };
+        // Whoever dawdles here has told everything: only the connection is lost.
+        timeout(GIVE_BACK_LIMIT, rest).await.ok();
     }
 
     async fn read(&mut self) -> Result<()> {
