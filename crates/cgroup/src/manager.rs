@@ -4,11 +4,11 @@ use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use crate::{
-    Cgroup, CgroupLimits, Controller, Error, Result, Version,
+    Cgroup, CgroupLimits, Controller, Error, FenceLimits, Result, Version,
     discover::{self, Hierarchy},
     file::{self, io_error},
 };
@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) hierarchies: Vec<Hierarchy>,
     parent: String,
     controllers: Vec<Controller>,
+    /// What was asked for last, to be set again when the parent has to be made again.
+    pub(crate) fence: Mutex<Option<FenceLimits>>,
 }
 
 impl Shared {
@@ -60,6 +62,7 @@ impl Manager {
             hierarchies,
             parent: parent.to_owned(),
             controllers,
+            fence: Mutex::new(None),
         };
         for hierarchy in &shared.hierarchies {
             make_parent(hierarchy, &shared.parent_of(hierarchy))?;
@@ -87,6 +90,10 @@ impl Manager {
         &self.shared.controllers
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     pub(crate) fn hierarchies(&self) -> &[Hierarchy] {
         &self.shared.hierarchies
     }
@@ -102,6 +109,7 @@ impl Manager {
                 // systemd switches off, on a reload, what it did not switch on in the root itself.
                 Err(error) if error.is_not_found() && hierarchy.version == Version::V2 => {
                     make_parent(hierarchy, &self.shared.parent_of(hierarchy))?;
+                    self.set_fence_again();
                     limits.apply(hierarchy, &dir)?;
                 }
                 other => other?,

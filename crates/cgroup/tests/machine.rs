@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_cgroup::{Cgroup, CgroupLimits, Manager, Version};
+use soulbox_cgroup::{Cgroup, CgroupLimits, FenceLimits, Manager, Version};
 
 const SHORT: Duration = Duration::from_secs(5);
 const LIMITS: CgroupLimits = CgroupLimits {
@@ -211,4 +211,60 @@ fn too_much_memory_kills_inside_and_is_counted() {
     });
     assert!(!child.wait().unwrap().success());
     assert!(group.stats().unwrap().oom_kills >= 1);
+}
+
+#[test]
+fn a_fence_binds_all_groups_together_whatever_each_may_use() {
+    let Some(machine) = Machine::open("fence") else {
+        return;
+    };
+    let fence = FenceLimits {
+        memory_bytes: 96 << 20,
+        pids: 40,
+        cpu_weight: 50,
+    };
+    assert!(machine.manager.set_fence(&fence).is_empty());
+    let generous = CgroupLimits {
+        memory_bytes: 1 << 30,
+        pids: 1024,
+        ..LIMITS
+    };
+    let hog = machine.manager.create("hog", &generous).unwrap();
+    let calm = machine.manager.create("calm", &generous).unwrap();
+    let (mut sleeping, _calm_output) = run_in(&calm, "sleep 60");
+    let (mut eating, _hog_output) = run_in(&hog, "cat /dev/zero | tail -c 1G > /dev/null");
+    until("the end of the hog", || {
+        eating.try_wait().unwrap().is_some()
+    });
+    assert!(!eating.wait().unwrap().success());
+    assert!(sleeping.try_wait().unwrap().is_none(), "others go on");
+    assert!(machine.manager.fence_use(0).unwrap().memory_bytes < 96 << 20);
+
+    let bomb = machine.manager.create("bomb", &generous).unwrap();
+    let (mut bombing, _bomb_output) = run_in(&bomb, "bomb() { bomb & bomb & wait; }; bomb");
+    until("the fence", || {
+        machine.manager.fence_use(0).unwrap().pids >= 38
+    });
+    assert!(machine.manager.fence_use(0).unwrap().pids <= 40);
+    for group in [&bomb, &calm, &hog] {
+        group.kill_all().unwrap();
+    }
+    bombing.wait().unwrap();
+    sleeping.wait().unwrap();
+}
+
+#[test]
+fn a_fence_can_be_moved_both_ways() {
+    let Some(machine) = Machine::open("moved") else {
+        return;
+    };
+    for memory_mib in [512_u64, 128, 1024] {
+        let fence = FenceLimits {
+            memory_bytes: memory_mib << 20,
+            pids: 100,
+            cpu_weight: 50,
+        };
+        let refused = machine.manager.set_fence(&fence);
+        assert!(refused.is_empty(), "{refused:?}");
+    }
 }

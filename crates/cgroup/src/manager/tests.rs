@@ -137,6 +137,60 @@ fn use_is_read_from_the_files_of_v2() {
 }
 
 #[test]
+fn a_fence_is_written_in_the_words_of_v2_and_never_below_what_is_in_use() {
+    let fake = Fake::v2();
+    for file in ["memory.max", "pids.max", "cpu.weight"] {
+        fake.put(&format!("soulbox-t/{file}"), "max\n");
+    }
+    fake.put("soulbox-t/memory.current", "700\n");
+    fake.put(
+        "soulbox-t/memory.stat",
+        "anon 400\ninactive_file 100\nactive_file 200\n",
+    );
+    fake.put("soulbox-t/pids.current", "12\n");
+    let manager = fake.manager();
+    let mut fence = crate::FenceLimits {
+        memory_bytes: 500,
+        pids: 1000,
+        cpu_weight: 50,
+    };
+    assert!(manager.set_fence(&fence).is_empty());
+    assert_eq!(fake.get("soulbox-t/memory.max"), "500");
+    assert_eq!(fake.get("soulbox-t/pids.max"), "1000");
+    assert_eq!(fake.get("soulbox-t/cpu.weight"), "50");
+    let used = |exact_from| manager.fence_use(exact_from).unwrap().memory_bytes;
+    assert_eq!((used(800), used(700)), (700, 400));
+    assert_eq!(manager.fence_use(0).unwrap().pids, 12);
+
+    fence.memory_bytes = 300;
+    let refused = manager.set_fence(&fence);
+    assert!(
+        matches!(refused[..], [Error::MemoryInUse { used: 400, .. }]),
+        "{refused:?}"
+    );
+    assert_eq!(fake.get("soulbox-t/memory.max"), "500");
+}
+
+#[test]
+fn a_container_has_a_ceiling_and_a_machine_has_none() {
+    let fake = Fake::v2();
+    let manager = fake.manager();
+    assert_eq!(manager.memory_ceiling(), None);
+    fake.put("memory.max", "max\n");
+    fake.put("pids.max", "max\n");
+    fake.put("pids.current", "3\n");
+    assert_eq!(manager.memory_ceiling(), None);
+    assert_eq!(manager.pids_ceiling(), None);
+    fake.put("memory.max", "4096\n");
+    fake.put("memory.current", "1024\n");
+    fake.put("memory.stat", "inactive_file 24\n");
+    fake.put("pids.max", "100\n");
+    let ceiling = |used, limit| Some(crate::Ceiling { used, limit });
+    assert_eq!(manager.memory_ceiling(), ceiling(1000, 4096));
+    assert_eq!(manager.pids_ceiling(), ceiling(3, 100));
+}
+
+#[test]
 fn names_are_the_directories_below_the_parent() {
     let fake = Fake::v2();
     assert_eq!(fake.manager().names().unwrap(), ["one"]);

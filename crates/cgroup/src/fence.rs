@@ -1,0 +1,185 @@
+//! The parent group as a fence: what all sandboxes may use together.
+//!
+//! A sandbox keeps to its own limit, but the sum of the limits may be many times the machine. The
+//! parent's limits hold whatever they do: the kernel ends processes inside the fence, and what is
+//! beside it (the server, its database, the system) keeps its memory and can start processes.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    Controller, Error, Manager, Result, Version,
+    discover::Hierarchy,
+    file::{key_in, read, read_number, write, write_if_present},
+};
+
+/// What everybody has who was not given another weight, on v2 and on v1.
+const USUAL_WEIGHT: u64 = 100;
+const USUAL_SHARES: u64 = 1024;
+
+/// What all groups of a [`Manager`] may use together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FenceLimits {
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Against what runs beside it, which has 100.
+    pub cpu_weight: u16,
+}
+
+/// What all groups use together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FenceUse {
+    pub memory_bytes: u64,
+    pub pids: u64,
+}
+
+/// A limit on everything that this process can see of the hierarchy, as a container has one, and
+/// what is used of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ceiling {
+    pub used: u64,
+    pub limit: u64,
+}
+
+impl Manager {
+    /// Sets the fence, or moves it. What the kernel refuses stays as it was and is returned: a
+    /// server without a fence is better than none.
+    pub fn set_fence(&self, limits: &FenceLimits) -> Vec<Error> {
+        if let Ok(mut fence) = self.shared().fence.lock() {
+            *fence = Some(*limits);
+        }
+        self.apply_fence(limits)
+    }
+
+    /// After the parent's files were made anew.
+    pub(crate) fn set_fence_again(&self) {
+        let limits = self.shared().fence.lock().ok().and_then(|fence| *fence);
+        for error in limits.map_or_else(Vec::new, |limits| self.apply_fence(&limits)) {
+            tracing::warn!(%error, "a part of the fence around all sandboxes could not be set again");
+        }
+    }
+
+    fn apply_fence(&self, limits: &FenceLimits) -> Vec<Error> {
+        let set = |controller: Controller| match (self.parent_with(controller), controller) {
+            (Some((version, dir)), Controller::Memory) => {
+                set_memory(version, &dir, limits.memory_bytes)
+            }
+            (Some((_, dir)), Controller::Pids) => {
+                write(&dir.join("pids.max"), &limits.pids.to_string())
+            }
+            (Some((version, dir)), Controller::Cpu) => set_weight(version, &dir, limits.cpu_weight),
+            _ => Ok(()),
+        };
+        [Controller::Memory, Controller::Pids, Controller::Cpu]
+            .into_iter()
+            .filter_map(|controller| set(controller).err())
+            .collect()
+    }
+
+    /// Page cache, which the kernel takes back when it needs memory, is counted as used only
+    /// while all is below `exact_from`: telling it apart asks every group.
+    pub fn fence_use(&self, exact_from: u64) -> Result<FenceUse> {
+        let mut found = FenceUse::default();
+        if let Some((version, dir)) = self.parent_with(Controller::Memory) {
+            found.memory_bytes = memory_use(version, &dir, exact_from)?;
+        }
+        if let Some((_, dir)) = self.parent_with(Controller::Pids) {
+            found.pids = read_number(&dir.join("pids.current"))?;
+        }
+        Ok(found)
+    }
+
+    /// `None` on a machine of our own: its root has no limit.
+    pub fn memory_ceiling(&self) -> Option<Ceiling> {
+        let hierarchy = self.hierarchy_with(Controller::Memory)?;
+        let limit = match hierarchy.version {
+            Version::V1 => read_number(&hierarchy.mount.join("memory.limit_in_bytes")).ok()?,
+            Version::V2 => read_number(&hierarchy.mount.join("memory.max")).ok()?,
+        };
+        // v1 says "none" with a number larger than any machine.
+        if limit >= 1 << 60 {
+            return None;
+        }
+        let used = memory_use(hierarchy.version, &hierarchy.mount, 0).ok()?;
+        Some(Ceiling { used, limit })
+    }
+
+    pub fn pids_ceiling(&self) -> Option<Ceiling> {
+        let mount = &self.hierarchy_with(Controller::Pids)?.mount;
+        Some(Ceiling {
+            // The word `max` is no number, and a real root has no such file.
+            limit: read_number(&mount.join("pids.max")).ok()?,
+            used: read_number(&mount.join("pids.current")).ok()?,
+        })
+    }
+
+    fn hierarchy_with(&self, controller: Controller) -> Option<&Hierarchy> {
+        self.hierarchies().iter().find(|h| h.has(controller))
+    }
+
+    fn parent_with(&self, controller: Controller) -> Option<(Version, PathBuf)> {
+        let hierarchy = self.hierarchy_with(controller)?;
+        Some((hierarchy.version, self.shared().parent_of(hierarchy)))
+    }
+}
+
+fn set_memory(version: Version, dir: &Path, limit: u64) -> Result<()> {
+    let in_use = || Error::MemoryInUse {
+        name: dir.file_name().unwrap_or_default().display().to_string(),
+        used: memory_use(version, dir, 0).unwrap_or_default(),
+        limit,
+    };
+    let text = limit.to_string();
+    match version {
+        Version::V1 => {
+            let memory = dir.join("memory.limit_in_bytes");
+            // Memory plus swap, never below memory alone: raised first, cut last.
+            let both = dir.join("memory.memsw.limit_in_bytes");
+            let set = match write(&memory, &text) {
+                Err(error) if error.errno() == Some(libc::EINVAL) => {
+                    write_if_present(&both, &text).and_then(|_| write(&memory, &text))
+                }
+                other => other.and_then(|()| write_if_present(&both, &text).map(drop)),
+            };
+            set.map_err(|error| match error.errno() {
+                Some(libc::EBUSY) => in_use(),
+                _ => error,
+            })
+        }
+        Version::V2 => {
+            // Here a limit below the use would be enforced at once, by killing.
+            if memory_use(version, dir, 0)? > limit {
+                return Err(in_use());
+            }
+            write(&dir.join("memory.max"), &text)
+        }
+    }
+}
+
+fn set_weight(version: Version, dir: &Path, weight: u16) -> Result<()> {
+    let weight = u64::from(weight.clamp(1, 10_000));
+    match version {
+        Version::V1 => {
+            let shares = (weight * USUAL_SHARES / USUAL_WEIGHT).max(2);
+            write(&dir.join("cpu.shares"), &shares.to_string())
+        }
+        Version::V2 => write(&dir.join("cpu.weight"), &weight.to_string()),
+    }
+}
+
+fn memory_use(version: Version, dir: &Path, exact_from: u64) -> Result<u64> {
+    let (usage, files) = match version {
+        Version::V1 => (
+            "memory.usage_in_bytes",
+            ["total_inactive_file", "total_active_file"],
+        ),
+        Version::V2 => ("memory.current", ["inactive_file", "active_file"]),
+    };
+    let used = read_number(&dir.join(usage))?;
+    if used < exact_from {
+        return Ok(used);
+    }
+    let stat = read(&dir.join("memory.stat"))?;
+    let cache: u64 = files.iter().map(|key| key_in(&stat, key)).sum();
+    Ok(used.saturating_sub(cache))
+}
