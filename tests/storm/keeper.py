@@ -1,0 +1,78 @@
+"""The server of a storm: killed at any moment, and started again at once."""
+
+import asyncio
+import signal
+import time
+
+from storm import wire
+from storm.tally import Tally
+from support.server import Server
+
+# From the kill to the first sign of life, with a thousand sandboxes to take up.
+BACK_WITHIN = 60.0
+
+
+class Keeper:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        # Counts the kills: a request that began in another epoch may have been cut by one.
+        self.epoch = 0
+        self.up = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    @property
+    def port(self) -> int:
+        return self.server.http_port
+
+    async def is_up(self) -> None:
+        async with asyncio.timeout(2 * BACK_WITHIN + 30):
+            # Killed again before we came to run: wait again.
+            while not self.up.is_set():
+                await self.up.wait()
+
+    async def start(self, tally: Tally, warm: int = 0) -> None:
+        self.server.environment["SOULBOX_WARM"] = str(warm)
+        async with self._turn:
+            await self._start(tally, time.monotonic())
+
+    async def stop(self) -> None:
+        """Politely."""
+        async with self._turn:
+            self.epoch += 1
+            self.up.clear()
+            await asyncio.to_thread(self.server.terminate)
+
+    async def kill(self, tally: Tally, again: float | None) -> None:
+        """With `again`, a second time so many seconds later, while it takes up its sandboxes."""
+        async with self._turn:
+            self.epoch += 1
+            self.up.clear()
+            began = time.monotonic()
+            await self._kill(tally)
+            if again is not None:
+                self.server.spawn()
+                await asyncio.sleep(again)
+                await self._kill(tally)
+            await self._start(tally, began)
+            tally.recoveries.append(time.monotonic() - began)
+
+    async def _kill(self, tally: Tally) -> None:
+        tally.server_kills += 1
+        assert self.server.process is not None
+        self.server.process.send_signal(signal.SIGKILL)
+        await asyncio.to_thread(self.server.process.wait, 30)
+
+    async def _start(self, tally: Tally, began: float) -> None:
+        process = self.server.spawn()
+        while time.monotonic() < began + BACK_WITHIN:
+            if process.poll() is not None:
+                tally.problem("stuck", f"the server ended with {process.returncode}:\n{self.server.log_tail(15)}")
+                process = self.server.spawn()
+            try:
+                if (await wire.call(self.port, "GET", "/health", within=5)).status < 300:
+                    self.up.set()
+                    return
+            except (wire.Cut, wire.Late):
+                await asyncio.sleep(0.02)
+        tally.problem("stuck", f"the server was not back within {BACK_WITHIN:.0f} s:\n{self.server.log_tail(15)}")
+        raise RuntimeError("the server does not come back: the storm cannot go on")

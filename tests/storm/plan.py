@@ -1,0 +1,101 @@
+"""What a round does, drawn from a seed: the same seed and size give the same plan.
+
+Blows fall when so many creates have come to an end, not after so many seconds: a slow machine gets
+the same storm as a fast one. What they meet then depends on the machine.
+"""
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Fate(Enum):
+    """What a client does with its sandbox after it has left its witness there."""
+
+    STAY = "stay"
+    KILL = "kill"
+    KILL_TWICE = "kill twice at once"
+    PAUSE = "pause"
+    PAUSE_AND_RESUME = "pause and resume"
+    HANG_UP_ON_CREATE = "hang up on the create"
+    HANG_UP_ON_EXEC = "hang up on an exec"
+
+
+WEIGHTS = {
+    Fate.STAY: 54,
+    Fate.KILL: 16,
+    Fate.KILL_TWICE: 3,
+    Fate.PAUSE: 3,
+    Fate.PAUSE_AND_RESUME: 5,
+    Fate.HANG_UP_ON_CREATE: 11,
+    Fate.HANG_UP_ON_EXEC: 8,
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One create and what becomes of it."""
+
+    number: int
+    fate: Fate
+    # Sent with an idempotency key: repeated after a cut, it must give the same sandbox.
+    keyed: bool
+    # Seconds until the client acts on its fate, or hangs up.
+    delay: float
+    witness: str
+
+
+class Target(Enum):
+    SERVER = "the server"
+    FIRST_PROCESS = "the first process of a sandbox"
+    ANY_PROCESS = "some process in a sandbox's cgroup, also of one that is being made"
+
+
+@dataclass(frozen=True)
+class Blow:
+    """A SIGKILL."""
+
+    target: Target
+    # How many creates have ended by then.
+    after: int
+    # Chooses among what is there.
+    dice: int
+    # The server only: killed again so many seconds after its restart began.
+    again: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    wishes: list[Wish]
+    blows: list[Blow]
+    # How many sandboxes the server keeps ready.
+    warm: int
+
+
+def draw(seed: int, number: int, creates: int) -> Plan:
+    dice = random.Random(f"storm {seed} {number}")
+    fates = dice.choices(list(WEIGHTS), list(WEIGHTS.values()), k=creates)
+    wishes = [
+        Wish(
+            number=each,
+            fate=fate,
+            keyed=dice.random() < 0.5,
+            delay=dice.uniform(0, 0.6) ** 2,
+            witness=dice.randbytes(16).hex(),
+        )
+        for each, fate in enumerate(fates)
+    ]
+    blows = [
+        Blow(
+            Target.SERVER,
+            dice.randrange(1, max(2, creates * 95 // 100)),
+            dice.getrandbits(32),
+            again=dice.uniform(0, 0.8) if dice.random() < 0.3 else None,
+        )
+        for _ in range(dice.choice([1, 1, 2, 3]))
+    ]
+    for target, share in [(Target.FIRST_PROCESS, 25), (Target.ANY_PROCESS, 40)]:
+        for _ in range(max(1, creates // share)):
+            blows.append(Blow(target, dice.randrange(1, max(2, creates)), dice.getrandbits(32)))
+    blows.sort(key=lambda blow: blow.after)
+    return Plan(wishes, blows, warm=dice.choice([0, 8]))

@@ -1,0 +1,288 @@
+"""A round: a burst with blows, then a look at every sandbox, then the end of all of them."""
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections import Counter
+from typing import Any, Awaitable, Iterable
+
+from e2b import Sandbox as SdkSandbox
+
+from storm import wire
+from storm.client import KILL, LOOK, READ_WITNESS, Client, Given, Life, Refused, Sandbox, end_reason
+from storm.keeper import Keeper
+from storm.plan import Fate, Target, draw
+from storm.tally import Tally
+from storm.traces import Traces
+from storm.victims import Struck, strike_any_process, strike_first_process, wish_of
+
+AT_ONCE = 32
+SETTLES_WITHIN = 40.0
+# How many sandboxes are also looked at with the client that users have.
+BY_SDK = 3
+
+
+class Round:
+    def __init__(self, keeper: Keeper, seed: int, number: int, creates: int) -> None:
+        self.keeper, self.number = keeper, number
+        self.plan = draw(seed, number, creates)
+        self.tally, self.struck = Tally(), Struck()
+        self.client = Client(keeper, self.tally, self.struck)
+        self.lives = [Life(wish, f"{number}-{wish.number}") for wish in self.plan.wishes]
+        self.ended = 0
+
+    async def play(self, before: Traces) -> Tally:
+        began = time.monotonic()
+        if self.plan.warm:
+            await self.restart(self.plan.warm)
+        await self.burst()
+        self.tally.seconds = time.monotonic() - began
+        listed = await self.settle()
+        await self.look_at_all(listed)
+        await self.end_all()
+        if self.plan.warm:
+            # Without those that wait for a user, so that the counts can be compared.
+            await self.restart(0)
+        grown = await asyncio.to_thread(Traces.grown, before, self.keeper.server, SETTLES_WITHIN)
+        for kind, change in grown.items():
+            self.tally.problem("leaked", f"{kind}: {change}")
+        return self.tally
+
+    async def restart(self, warm: int) -> None:
+        await self.keeper.stop()
+        await self.keeper.start(self.tally, warm)
+
+    # The burst.
+
+    async def burst(self) -> None:
+        blows = [asyncio.create_task(self.strike(blow)) for blow in self.plan.blows]
+
+        async def one(life: Life) -> None:
+            creating = asyncio.create_task(self.client.live(life))
+            try:
+                await creating
+            finally:
+                self.ended += 1
+
+        await asyncio.gather(*(one(life) for life in self.lives))
+        # Those that fall now have their creates behind them, and the server is up for what follows.
+        await asyncio.gather(*blows)
+        await self.keeper.is_up()
+
+    async def strike(self, blow) -> None:
+        while self.progress() < blow.after and self.ended < len(self.lives):
+            await asyncio.sleep(0.005)
+        if blow.target is Target.SERVER:
+            await self.keeper.kill(self.tally, blow.again)
+            return
+        hit = strike_first_process if blow.target is Target.FIRST_PROCESS else strike_any_process
+        if await asyncio.to_thread(hit, self.keeper.server, self.struck, random.Random(blow.dice)):
+            self.tally.struck += 1
+
+    def progress(self) -> int:
+        """How many creates have come to an end, whatever became of their sandboxes."""
+        return sum(life.sandbox is not None or life.closed for life in self.lives)
+
+    # What is there afterwards.
+
+    async def settle(self) -> dict[str, dict[str, Any]]:
+        """The list, once it and the node's folders agree: nothing is half made or half gone."""
+        end = time.monotonic() + SETTLES_WITHIN
+        while True:
+            listed = await self.listed()
+            folders = await asyncio.to_thread(self.user_folders)
+            if set(listed) == folders:
+                return listed
+            if time.monotonic() > end:
+                only_listed, only_kept = sorted(set(listed) - folders), sorted(folders - set(listed))
+                self.tally.problem(
+                    "stuck",
+                    f"after {SETTLES_WITHIN:.0f} s only the list has {only_listed[:5]} ({len(only_listed)}), "
+                    f"only the node {[self.folder_tells(each) for each in only_kept[:5]]} ({len(only_kept)})",
+                )
+                return listed
+            await asyncio.sleep(0.2)
+
+    def user_folders(self) -> set[str]:
+        folder = self.keeper.server.data / "sandboxes"
+        return {each for each in os.listdir(folder) if not (folder / each / "warm.json").exists()}
+
+    def folder_tells(self, name: str) -> str:
+        folder = self.keeper.server.data / "sandboxes" / name
+        try:
+            return f"{name} {wish_of(folder)} {sorted(os.listdir(folder))}"
+        except OSError:
+            return f"{name} (gone now)"
+
+    async def listed(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        token = ""
+        while True:
+            answer, again = await self.client.insist("GET", f"/v2/sandboxes?limit=100{token}", LOOK)
+            if answer.status != 200:
+                self.tally.problem("untrue", f"the list answered {answer}")
+                return found
+            found |= {each["sandboxID"]: each for each in answer.json()}
+            following = answer.headers.get("x-next-token")
+            if not following:
+                return found
+            token = f"&nextToken={following}"
+
+    async def look_at_all(self, listed: dict[str, dict[str, Any]]) -> None:
+        acknowledged = {life.sandbox.id: life for life in self.lives if life.sandbox}
+        strays = [each for name, each in listed.items() if name not in acknowledged]
+        self.count_strays(strays)
+        await bounded(self.look_at(life, life.sandbox, listed) for life in acknowledged.values() if life.sandbox)
+        await bounded(self.look_at_stray(each) for each in strays)
+        await self.look_with_sdk(list(acknowledged.values()))
+
+    def count_strays(self, strays: list[dict[str, Any]]) -> None:
+        """A create that was answered made one sandbox; one that was cut may have made one."""
+        lives = {life.name: life for life in self.lives}
+        for name, count in Counter(each["metadata"].get("storm", "") for each in strays).items():
+            life = lives.get(name)
+            # With a key, a repeated request finds the sandbox of the first.
+            may = 0 if life is None else life.unknown
+            if life is not None and life.wish.keyed:
+                may = min(may, len(life.keys) - (life.sandbox is not None))
+            if count > may:
+                self.tally.problem("leaked", f"{count} sandboxes of create {name!r} that nobody was told of, {may} may be")
+
+    async def look_at(self, life: Life, sandbox: Sandbox, listed: dict[str, dict[str, Any]]) -> None:
+        try:
+            if life.end_asked or sandbox.id in self.struck.sandboxes:
+                await self.look_at_ended(life, sandbox)
+            else:
+                await self.look_at_kept(life, sandbox, sandbox.id in listed)
+        except Given:
+            pass
+        except Refused as refused:
+            self.tally.problem("untrue", f"{life.name}: {refused}")
+
+    async def look_at_kept(self, life: Life, sandbox: Sandbox, is_listed: bool) -> None:
+        answer, _ = await self.client.insist("GET", f"/sandboxes/{sandbox.id}", LOOK)
+        what = f"{sandbox.id} of {life.name} ({life.wish.fate.value})"
+        if answer.status != 200 or not is_listed:
+            self.tally.problem("lost", f"{what}, listed: {is_listed}: {answer}")
+            return
+        state, wanted = answer.json()["state"], "paused" if life.paused else "running"
+        if state != wanted and life.wish.fate in (Fate.PAUSE, Fate.PAUSE_AND_RESUME) and not self.tally.problems:
+            self.tally.problem("untrue", f"{what} is {state} and should be {wanted}")
+        try:
+            if state == "paused":
+                await self.client.resume(life, sandbox)
+            if life.witnessed:
+                await self.client.read_witness(life, sandbox)
+            else:
+                await self.client.run(sandbox, "true")
+        except (Refused, wire.Cut) as refused:
+            self.tally.problem("stuck", f"{what} does not answer: {refused}")
+
+    async def look_at_ended(self, life: Life, sandbox: Sandbox) -> None:
+        """Gone with a reason; or, only struck and not killed, still there and answering."""
+        what = f"{sandbox.id} of {life.name} ({life.wish.fate.value})"
+        end = time.monotonic() + SETTLES_WITHIN
+        while True:
+            answer, _ = await self.client.insist("GET", f"/sandboxes/{sandbox.id}", LOOK)
+            if answer.status == 404:
+                break
+            problem = f"is still there after its kill: {answer}"
+            if not life.end_asked and answer.status == 200:
+                try:
+                    if answer.json()["state"] == "paused":
+                        await self.client.resume(life, sandbox)
+                    await self.client.run(sandbox, READ_WITNESS if life.witnessed else "true")
+                    return
+                except (Refused, wire.Cut) as refused:
+                    problem = f"was struck and neither ends nor answers: {refused}"
+            if time.monotonic() > end:
+                self.tally.problem("stuck", f"{what} {problem}")
+                return
+            await asyncio.sleep(0.2)
+        reason = end_reason(answer)
+        struck = sandbox.id in self.struck.sandboxes
+        allowed = {"killed"} if life.end_asked else set()
+        allowed |= {"died"} if struck else set()
+        # A kill of the server may come between an end and its record.
+        allowed |= {"lost"} if self.tally.server_kills else set()
+        if reason not in allowed:
+            self.tally.problem("lost", f"{what} is reported as {reason!r}, not one of {sorted(allowed)}: {answer}")
+        told, _ = await self.client.insist("GET", f"/events/sandboxes/{sandbox.id}?types=killed", LOOK)
+        if told.status != 200 or not told.json():
+            self.tally.unheard += 1
+            self.tally.remarks.append(f"an end without an event: {reason}, {'killed by us' if life.end_asked else 'struck'}")
+
+    async def look_at_stray(self, listed: dict[str, Any]) -> None:
+        """Nobody was told of it; but what is listed works."""
+        name = listed["sandboxID"]
+        end = time.monotonic() + SETTLES_WITHIN
+        while True:
+            try:
+                answer, _ = await self.client.insist("GET", f"/sandboxes/{name}", LOOK)
+                if answer.status == 404:
+                    # Struck, or it came up in the moment in which its server died, and ended.
+                    if end_reason(answer) is None:
+                        self.tally.problem("lost", f"{name} was listed, and is gone for no reason: {answer}")
+                    return
+                await self.client.run(Sandbox(name, answer.json().get("envdAccessToken") or ""), "true")
+                return
+            except Given:
+                return
+            except (Refused, wire.Cut) as refused:
+                if time.monotonic() > end:
+                    what = f"{name} of a create that was not answered is listed and does not answer"
+                    self.tally.problem("stuck", f"{what}: {refused}")
+                    return
+            await asyncio.sleep(0.2)
+
+    async def look_with_sdk(self, lives: list[Life]) -> None:
+        untouched = [life for life in lives if life.witnessed and not life.end_asked and not self.client.was_struck(life)]
+        options = self.keeper.server.sdk
+
+        def look(life: Life) -> str:
+            assert life.sandbox is not None
+            sandbox = SdkSandbox.connect(life.sandbox.id, timeout=600, **options)
+            return sandbox.commands.run(READ_WITNESS, timeout=30).stdout
+
+        for life in untouched[:BY_SDK]:
+            try:
+                found = await asyncio.to_thread(look, life)
+            except Exception as error:  # whatever the client raises is what a user would get
+                self.tally.problem("stuck", f"the SDK cannot use {life.sandbox}: {error!r}")
+                continue
+            if found != life.wish.witness:
+                self.tally.problem("lost", f"the SDK read {found!r} as the witness of {life.sandbox}")
+
+    # The end of all.
+
+    async def end_all(self) -> None:
+        listed = await self.listed()
+
+        async def end(name: str) -> None:
+            try:
+                answer, again = await self.client.insist("DELETE", f"/sandboxes/{name}", KILL)
+            except Given:
+                return
+            except Refused as refused:
+                self.tally.problem("untrue", f"while {name} was killed: {refused}")
+                return
+            gone_by_itself = answer.status == 404 and (again or name in self.struck.sandboxes)
+            if answer.status != 204 and not gone_by_itself:
+                self.tally.problem("stuck", f"{name} cannot be killed: {answer}")
+
+        await bounded(end(name) for name in listed)
+        left = await self.listed()
+        if left:
+            self.tally.problem("stuck", f"{len(left)} are listed after all were killed: {list(left)[:5]}")
+
+
+async def bounded(work: Iterable[Awaitable[None]]) -> None:
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Awaitable[None]) -> None:
+        async with gate:
+            await each
+
+    await asyncio.gather(*(one(each) for each in work))

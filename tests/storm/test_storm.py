@@ -1,0 +1,50 @@
+"""The short form of `./storm`: a few small rounds, always of the same plans.
+
+Another plan: SOULBOX_STORM_SEED=7 ./test storm
+"""
+
+import os
+
+import pytest
+
+from storm.plan import Fate, Target, draw
+from storm.series import run, server_for
+
+SEED = int(os.environ.get("SOULBOX_STORM_SEED", "6"))
+ROUNDS = 2
+CREATES = 40
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_storms_lose_nothing_leave_nothing_and_answer_the_truth(scratch):
+    server = server_for(scratch / "storm", CREATES)
+    failures: list[str] = []
+
+    def note(number, tally):
+        print(f"round {number}: {tally}")
+        again = f"again: ./storm --seed {SEED} --creates {CREATES} --round {number}"
+        if tally.bad:
+            failures.append("\n".join([f"round {number}: {tally}", *tally.problems[:20], again]))
+
+    try:
+        whole = run(server, SEED, range(1, ROUNDS + 1), CREATES, note)
+    finally:
+        server.finish()
+    assert not failures, "\n\n".join(failures) + f"\n\n{server.log_tail()}"
+    assert whole.acknowledged > ROUNDS * CREATES // 2, f"too little was made to have tested much: {whole}"
+    assert whole.server_kills >= ROUNDS and whole.struck > 0 and whole.cut > 0, f"there was no storm: {whole}"
+
+
+def test_a_seed_gives_the_same_plan_again_and_another_seed_another():
+    assert draw(7, 3, 50) == draw(7, 3, 50)
+    assert draw(7, 3, 50) != draw(8, 3, 50)
+    assert draw(7, 3, 50) != draw(7, 4, 50)
+
+
+def test_a_plan_of_a_thousand_has_every_fate_and_every_target():
+    plan = draw(1, 1, 1000)
+    assert {wish.fate for wish in plan.wishes} == set(Fate)
+    assert {blow.target for blow in plan.blows} == set(Target)
+    assert [blow.after for blow in plan.blows] == sorted(blow.after for blow in plan.blows)
+    assert all(blow.after <= 1000 for blow in plan.blows)

@@ -1,0 +1,140 @@
+"""What the machine holds for one server, found by its tag: others may work beside it."""
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from support.census import FIRST_SANDBOX_ID, state_of
+from support.server import Server
+
+# As crates/jail/src/instance.rs gives them out.
+IDS_PER_SERVER = 4096 * 65536
+# Idle threads and their descriptors belong to the runtime, which reuses them.
+SLACK = {"server_threads": 64, "server_fds": 8, "files": 8}
+
+
+@dataclass
+class Traces:
+    processes: int
+    zombies: int
+    network_namespaces: int
+    mounts: int
+    links: int
+    loop_devices: int
+    cgroups: int
+    nft_objects: int
+    nft_elements: int
+    sandbox_folders: int
+    files: int
+    server_fds: int
+    server_threads: int
+
+    @classmethod
+    def of(cls, server: Server) -> "Traces":
+        instance = json.loads((server.data / "instance.json").read_text())
+        tag, pids = instance["tag"], processes(server, instance)
+        objects, elements = nft(tag)
+        return cls(
+            processes=len(pids),
+            zombies=zombies(server.pid),
+            network_namespaces=len(network_namespaces(pids)),
+            mounts=sum(str(server.data) in line for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+            links=sum(name.startswith((f"sb{tag}", f"sbx{tag}")) for name in os.listdir("/sys/class/net")),
+            loop_devices=sum(str(server.data) in read(each) for each in Path("/sys/block").glob("loop*/loop/backing_file")),
+            cgroups=sum(1 for _ in cgroups(tag)),
+            nft_objects=objects,
+            nft_elements=elements,
+            sandbox_folders=len(os.listdir(server.data / "sandboxes")),
+            files=sum(len(files) for _, _, files in os.walk(server.data)),
+            server_fds=len(os.listdir(f"/proc/{server.pid}/fd")),
+            server_threads=len(os.listdir(f"/proc/{server.pid}/task")),
+        )
+
+    @classmethod
+    def settled(cls, server: Server, within: float = 20) -> "Traces":
+        """When two counts in a row are the same: pools are full, helpers have ended."""
+        end, last = time.monotonic() + within, cls.of(server)
+        while True:
+            time.sleep(0.4)
+            now = cls.of(server)
+            if now == last or time.monotonic() > end:
+                return now
+            last = now
+
+    @classmethod
+    def grown(cls, before: "Traces", server: Server, within: float) -> dict[str, str]:
+        """What is still more than before when the time is over."""
+        end = time.monotonic() + within
+        while True:
+            was, now = asdict(before), asdict(cls.of(server))
+            more = {name: f"{was[name]} -> {now[name]}" for name in now if now[name] > was[name] + SLACK.get(name, 0)}
+            if not more or time.monotonic() > end:
+                return more
+            time.sleep(0.3)
+
+
+def processes(server: Server, instance: dict) -> list[str]:
+    """The server, its helpers, and everything that runs as one of its sandboxes."""
+    low = FIRST_SANDBOX_ID + instance["block"] * IDS_PER_SERVER
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            uid = os.stat(f"/proc/{pid}").st_uid
+            if low <= uid < low + IDS_PER_SERVER or f"soulbox-{instance['tag']}" in read(f"/proc/{pid}/cgroup"):
+                found.append(pid)
+            elif os.fsencode(server.data) in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+def zombies(server: int) -> int:
+    try:
+        children = read(f"/proc/{server}/task/{server}/children").split()
+    except OSError:
+        return 0
+    return sum(state_of(each) == "Z" for each in children)
+
+
+def network_namespaces(pids: list[str]) -> set[str]:
+    found = set()
+    for pid in pids:
+        try:
+            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+                if target.startswith("net:["):
+                    found.add(target)
+        except OSError:
+            pass
+    return found
+
+
+def cgroups(tag: str):
+    """Every cgroup of this server, in every hierarchy."""
+    for top, folders, _ in os.walk("/sys/fs/cgroup"):
+        folders[:] = [each for each in folders if not each.startswith("soulbox-") or each == f"soulbox-{tag}"]
+        for each in folders:
+            if f"soulbox-{tag}" in f"{top}/{each}":
+                yield f"{top}/{each}"
+
+
+def nft(tag: str) -> tuple[int, int]:
+    command = ["nft", "-j", "list", "table", "inet", f"soulbox_{tag}"]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if out.returncode != 0:
+        return 0, 0
+    listed = json.loads(out.stdout)["nftables"]
+    held = [thing for each in listed for kind, thing in each.items() if kind in ("set", "map")]
+    return len(listed), sum(len(thing.get("elem", [])) for thing in held)
+
+
+def read(path: str | Path) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
