@@ -8,9 +8,9 @@ use std::{
     convert::Infallible,
     ffi::CString,
     fs::{self, File},
-    io::{self, BufRead, Read, Write},
+    io::{self, BufRead, Write},
     os::fd::{AsFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -100,13 +100,15 @@ fn round(spec: &Spec, number: u64) -> io::Result<Duration> {
     for name in ["", "/upper", "/work", "/root"] {
         fs::create_dir(format!("{folder}{name}")).step("folders of the round")?;
     }
+    // Before the clone: in the new namespace nobody has a name yet.
+    let maps = maps();
     let result = match clone_process(NAMESPACES, Parent::Caller).step("clone")? {
-        Cloned::Child => become_command(spec, &folder, &input),
+        Cloned::Child => become_command(spec, &folder, &maps, &input),
         Cloned::Parent(pid) => {
             drop(input);
             let result = first_output(&output, spec.expected.len());
             let took = begun.elapsed();
-            let result = result.and_then(|seen| finish(output, seen, spec).map(|()| took));
+            let result = result.and_then(|seen| finish(&output, seen, spec).map(|()| took));
             reap(pid)?;
             result
         }
@@ -116,27 +118,22 @@ fn round(spec: &Spec, number: u64) -> io::Result<Duration> {
 }
 
 /// The child. What went wrong takes the way of the output.
-fn become_command(spec: &Spec, folder: &str, output: &OwnedFd) -> ! {
-    if let Err(error) = enter_and_execute(spec, folder, output) {
-        // The parent notices the missing text by itself.
-        let _lost = rustix::io::write(output, error.to_string().as_bytes());
-    }
+fn become_command(spec: &Spec, folder: &str, maps: &(String, String), output: &OwnedFd) -> ! {
+    let Err(error) = enter_and_execute(spec, folder, maps, output);
+    // The parent notices the missing text by itself.
+    let _lost = rustix::io::write(output, error.to_string().as_bytes());
     std::process::exit(1)
 }
 
-fn enter_and_execute(spec: &Spec, folder: &str, output: &OwnedFd) -> io::Result<Infallible> {
-    // Root of the new user namespace is who we are: a map of one id needs nobody's help.
+fn enter_and_execute(
+    spec: &Spec,
+    folder: &str,
+    (users, groups): &(String, String),
+    output: &OwnedFd,
+) -> io::Result<Infallible> {
     fs::write("/proc/self/setgroups", "deny").step("setgroups")?;
-    fs::write(
-        "/proc/self/uid_map",
-        map_of(rustix::process::geteuid().as_raw()),
-    )
-    .step("map of users")?;
-    fs::write(
-        "/proc/self/gid_map",
-        map_of(rustix::process::getegid().as_raw()),
-    )
-    .step("map of groups")?;
+    fs::write("/proc/self/uid_map", users).step("map of users")?;
+    fs::write("/proc/self/gid_map", groups).step("map of groups")?;
     let options = format!("lowerdir=lower,upperdir={folder}/upper,workdir={folder}/work,userxattr");
     let options = CString::new(options).step("overlay")?;
     let root = format!("{folder}/root");
@@ -155,8 +152,10 @@ fn enter_and_execute(spec: &Spec, folder: &str, output: &OwnedFd) -> io::Result<
     Err(exec::execute_file(program.as_fd(), &words, &[])).step("exec")
 }
 
-fn map_of(id: u32) -> String {
-    format!("0 {id} 1")
+/// Root of the new user namespace is who we are: a map of one id needs nobody's help.
+fn maps() -> (String, String) {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    (format!("0 {user} 1"), format!("0 {group} 1"))
 }
 
 fn first_output(output: &OwnedFd, enough: usize) -> io::Result<Vec<u8>> {
@@ -172,10 +171,10 @@ fn first_output(output: &OwnedFd, enough: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads the rest: the command has ended when there is no more.
-fn finish(output: OwnedFd, mut seen: Vec<u8>, spec: &Spec) -> io::Result<()> {
+fn finish(output: &OwnedFd, mut seen: Vec<u8>, spec: &Spec) -> io::Result<()> {
     let mut part = [0; 512];
     loop {
-        match read_within_limit(&output, &mut part)? {
+        match read_within_limit(output, &mut part)? {
             0 => break,
             length => seen.extend_from_slice(&part[..length]),
         }

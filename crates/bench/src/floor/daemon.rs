@@ -15,7 +15,7 @@ use std::{
     convert::Infallible,
     ffi::OsString,
     fs::{self, File},
-    io,
+    io::{self, Write},
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -88,11 +88,9 @@ fn wait(first: Pid) -> io::Result<()> {
 }
 
 fn be_first(spec: &Spec, log: &File) -> ! {
-    if let Err(error) = start_and_reap(spec, log) {
-        use io::Write;
-        // The log is where the bench looks for the reason.
-        let _lost = writeln!(&*log, "{error}");
-    }
+    let Err(error) = start_and_reap(spec, log);
+    // The log is where the bench looks for the reason.
+    let _lost = writeln!(&*log, "{error}");
     std::process::exit(1)
 }
 

@@ -77,11 +77,11 @@ impl BareClone {
 
 #[async_trait]
 impl Way for BareClone {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "bare clone"
     }
 
-    fn method(&self) -> &str {
+    fn method(&self) -> &'static str {
         "A process with one thread clones into new user, pid, mount, net, ipc, uts and cgroup \
          namespaces, mounts an overlay of a static busybox and an empty tmpfs, pivots into it and \
          executes echo; until its output has arrived. The floor: no cgroup, no address, no \

@@ -23,9 +23,9 @@ use super::{
 };
 use crate::{Failure, Samples, Way};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// All of a burst, and removing all of it.
-const BURST_LIMIT: Duration = Duration::from_secs(600);
+const BURST_LIMIT: Duration = Duration::from_mins(10);
 /// How long a container stays that nobody removes.
 const SECONDS_ALIVE: &str = "900";
 

@@ -18,7 +18,7 @@ use super::WORD;
 use crate::{Failure, Way};
 
 /// No alternative needs so long for one command, however slow the machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Asking a program for its version.
 const SHORT: Duration = Duration::from_secs(10);
 

@@ -21,12 +21,15 @@ use crate::{
     floor::daemon::{Spec, TASK},
 };
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_mins(1);
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-const END_LIMIT: Duration = Duration::from_secs(60);
+const END_LIMIT: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(100);
 /// A socket's address holds no more.
 const LONGEST_SOCKET: usize = 107;
+
+/// Empty, in place of the host's.
+const CONFIG: &str = "daemon.json";
 
 /// How containers are connected.
 pub(super) struct Network {
@@ -76,6 +79,7 @@ impl OwnDaemon {
             )));
         }
         let client = client_of(&socket)?;
+        fs::write(folder.join(CONFIG), "{}").map_err(Failure::new)?;
         let spec = Spec {
             arguments: arguments(&folder, &socket, network),
             path: search_path(&dockerd),
@@ -162,8 +166,7 @@ fn arguments(folder: &Path, socket: &Path, network: &Network) -> Vec<OsString> {
     add("--data-root", &folder.join("data"));
     add("--exec-root", &folder.join("exec"));
     add("--pidfile", &folder.join("docker.pid"));
-    // Another one than the host's, which may not even parse.
-    add("--config-file", &folder.join("daemon.json"));
+    add("--config-file", &folder.join(CONFIG));
     let mut address = OsString::from("unix://");
     address.push(socket);
     words.extend(["--host".into(), address]);
