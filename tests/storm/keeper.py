@@ -42,13 +42,17 @@ class Keeper:
             self.up.clear()
             await asyncio.to_thread(self.server.terminate)
 
-    async def kill(self, tally: Tally, again: float | None) -> None:
+    async def kill(self, tally: Tally, again: float | None = None, polite: bool = False) -> None:
         """With `again`, a second time so many seconds later, while it takes up its sandboxes."""
         async with self._turn:
             self.epoch += 1
             self.up.clear()
             began = time.monotonic()
-            await self._kill(tally)
+            if polite:
+                await asyncio.to_thread(self.server.terminate)
+                began = time.monotonic()
+            else:
+                await self._kill(tally)
             if again is not None:
                 self.server.spawn()
                 await asyncio.sleep(again)

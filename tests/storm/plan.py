@@ -53,7 +53,7 @@ class Target(Enum):
 
 @dataclass(frozen=True)
 class Blow:
-    """A SIGKILL."""
+    """A SIGKILL, or for the server now and then a polite stop."""
 
     target: Target
     # How many creates have ended by then.
@@ -62,6 +62,8 @@ class Blow:
     dice: int
     # The server only: killed again so many seconds after its restart began.
     again: float | None = None
+    # The server only: asked to stop, as for an upgrade, instead of killed.
+    polite: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Plan:
     blows: list[Blow]
     # How many sandboxes the server keeps ready.
     warm: int
+    # The server is killed when so many of the remaining sandboxes have been ended.
+    kill_in_the_end: int | None
 
 
 def draw(seed: int, number: int, creates: int) -> Plan:
@@ -91,6 +95,7 @@ def draw(seed: int, number: int, creates: int) -> Plan:
             dice.randrange(1, max(2, creates * 95 // 100)),
             dice.getrandbits(32),
             again=dice.uniform(0, 0.8) if dice.random() < 0.3 else None,
+            polite=dice.random() < 0.15,
         )
         for _ in range(dice.choice([1, 1, 2, 3]))
     ]
@@ -98,4 +103,5 @@ def draw(seed: int, number: int, creates: int) -> Plan:
         for _ in range(max(1, creates // share)):
             blows.append(Blow(target, dice.randrange(1, max(2, creates)), dice.getrandbits(32)))
     blows.sort(key=lambda blow: blow.after)
-    return Plan(wishes, blows, warm=dice.choice([0, 8]))
+    kill_in_the_end = dice.randrange(max(1, creates // 2)) if dice.random() < 0.4 else None
+    return Plan(wishes, blows, warm=dice.choice([0, 8]), kill_in_the_end=kill_in_the_end)

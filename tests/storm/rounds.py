@@ -15,7 +15,7 @@ from storm.client import KILL, LOOK, READ_WITNESS, Client, Given, Life, Refused,
 from storm.keeper import Keeper
 from storm.plan import Fate, Target, draw
 from storm.tally import Tally
-from storm.traces import Traces
+from storm.traces import Traces, orphans
 from storm.victims import Struck, strike_any_process, strike_first_process, wish_of
 
 AT_ONCE = 32
@@ -42,6 +42,8 @@ class Round:
         listed = await self.settle()
         await self.look_at_all(listed)
         await self.end_all()
+        for each in await asyncio.to_thread(self.orphans):
+            self.tally.problem("leaked", f"no sandbox has this any more: {each}")
         if self.plan.warm:
             # Without those that wait for a user, so that the counts can be compared.
             await self.restart(0)
@@ -49,6 +51,14 @@ class Round:
         for kind, change in grown.items():
             self.tally.problem("leaked", f"{kind}: {change}")
         return self.tally
+
+    def orphans(self) -> list[str]:
+        """What two looks in a row have found: between them an end may have been under way."""
+        end, last = time.monotonic() + SETTLES_WITHIN, orphans(self.keeper.server)
+        while last and time.monotonic() < end:
+            time.sleep(0.3)
+            last = sorted(set(last) & set(orphans(self.keeper.server)))
+        return last
 
     async def restart(self, warm: int) -> None:
         await self.keeper.stop()
@@ -75,7 +85,7 @@ class Round:
         while self.progress() < blow.after and self.ended < len(self.lives):
             await asyncio.sleep(0.005)
         if blow.target is Target.SERVER:
-            await self.keeper.kill(self.tally, blow.again)
+            await self.keeper.kill(self.tally, blow.again, blow.polite)
             return
         hit = strike_first_process if blow.target is Target.FIRST_PROCESS else strike_any_process
         if await asyncio.to_thread(hit, self.keeper.server, self.struck, random.Random(blow.dice)):
@@ -259,8 +269,13 @@ class Round:
 
     async def end_all(self) -> None:
         listed = await self.listed()
+        ended = 0
 
         async def end(name: str) -> None:
+            nonlocal ended
+            ended += 1
+            if ended == self.plan.kill_in_the_end:
+                await self.keeper.kill(self.tally)
             try:
                 answer, again = await self.client.insist("DELETE", f"/sandboxes/{name}", KILL)
             except Given:

@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterable
 
@@ -32,7 +33,15 @@ async def _run(server, seed, rounds, creates, progress) -> Tally:
     await keeper.start(whole)
     before = await warm_up(keeper, creates)
     for number in rounds:
-        tally = await Round(keeper, seed, number, creates).play(before)
+        this = Round(keeper, seed, number, creates)
+        try:
+            tally = await this.play(before)
+        except Exception as error:
+            # The server does not come back, or the storm itself is wrong: what was counted is told.
+            this.tally.problem("stuck", f"the round was given up: {error!r}")
+            whole.add(this.tally)
+            progress(number, this.tally)
+            break
         if tally.leaked:
             # Told once, not in every round that follows.
             before = await asyncio.to_thread(Traces.settled, server)
@@ -44,7 +53,7 @@ async def _run(server, seed, rounds, creates, progress) -> Tally:
 async def warm_up(keeper: Keeper, creates: int) -> Traces:
     """Fills caches and pools, so that what is counted before is what stays."""
     calm = Round(keeper, 0, 0, min(creates, 24))
-    calm.plan.blows.clear()
+    calm.plan = replace(calm.plan, blows=[], warm=0, kill_in_the_end=None)
     await calm.burst()
     await calm.end_all()
     if calm.tally.bad:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from support.server import Server
 
 # As crates/jail/src/instance.rs gives them out.
 IDS_PER_SERVER = 4096 * 65536
+SANDBOX_ID = re.compile(r"i[0-9a-z]{20}")
 # Idle threads and their descriptors belong to the runtime, which reuses them.
 SLACK = {"server_threads": 64, "server_fds": 8, "files": 8}
 
@@ -74,6 +76,20 @@ class Traces:
             if not more or time.monotonic() > end:
                 return more
             time.sleep(0.3)
+
+
+def orphans(server: Server) -> list[str]:
+    """Cgroups and loop devices of sandboxes that the server has no folder of. By name, and so also
+    while sandboxes wait for a user, which counting cannot tell from a leak."""
+    tag = json.loads((server.data / "instance.json").read_text())["tag"]
+    held = {f"cgroup {each}": os.path.basename(each) for each in cgroups(tag)}
+    for each in Path("/sys/block").glob("loop*/loop/backing_file"):
+        backing = Path(read(each).strip())
+        if str(server.data) in str(backing):
+            held[f"{each.parts[3]} on {backing}"] = backing.parent.name
+    # Looked at last: what ends meanwhile loses its folder last.
+    known = set(os.listdir(server.data / "sandboxes"))
+    return sorted(what for what, name in held.items() if SANDBOX_ID.fullmatch(name) and name not in known)
 
 
 def processes(server: Server, instance: dict) -> list[str]:
