@@ -87,6 +87,11 @@ impl Jail {
         &self.instance
     }
 
+    /// Where its sandboxes' groups are.
+    pub fn cgroups(&self) -> &Manager {
+        &self.cgroups
+    }
+
     pub fn network_stats(&self) -> NetStats {
         self.network.stats()
     }

@@ -58,9 +58,9 @@ fn may_move(config: &JailConfig) -> bool {
 
 pub(crate) fn network_error(error: soulbox_net::Error) -> Error {
     match error {
-        soulbox_net::Error::NoCapacity { .. } => Error::NoCapacity {
-            what: "all network slots of this machine are in use".to_owned(),
-            retry_after: Duration::from_secs(1),
+        soulbox_net::Error::NoCapacity { max } => Error::NoCapacity {
+            what: format!("slots: all {max} network slots of this machine are in use"),
+            retry_after: Duration::from_secs(2),
         },
         other => Error::io("network", io::Error::other(other)),
     }

@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     LocalNode,
+    admission::Holding,
     entry::Entry,
     folder,
     folder::{Folder, Found},
@@ -114,6 +115,7 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Opt
     }
     let mut entry = entry(SandboxState::Paused);
     entry.paused = Some(paused);
+    entry.holding = Holding::at_rest(paused.kept);
     entry.note(
         LogLevel::Info,
         "adopted, at rest, after a restart of the server",

@@ -141,6 +141,8 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
         let Some(node) = node.upgrade() else { return };
         let looking = Arc::clone(&node);
         let looked = blocking(move || {
+            // So that creates need not.
+            looking.door().look();
             let space = looking.space()?;
             let near = space.free < space.reserve.saturating_mul(ALERT_FROM);
             // Nobody needs to be looked at while there is plenty.

@@ -7,7 +7,7 @@ use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, Tier, UnixMil
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{folder::Folder, metrics::History};
+use crate::{admission::Holding, folder::Folder, metrics::History};
 
 /// What the node itself says about a sandbox; envd keeps its own, larger log.
 const LOG_LINES: usize = 128;
@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) state: SandboxState,
     /// How it rests, in state Paused.
     pub(crate) paused: Option<Paused>,
+    /// What it has of the machine.
+    pub(crate) holding: Holding,
     tier: Tier,
     /// One change of state at a time: pause, resume and the end wait for each other.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
@@ -46,6 +48,7 @@ impl Entry {
             spec,
             state,
             paused: None,
+            holding: Holding::in_state(state),
             turn: Arc::default(),
             supervisor: None,
             tier,

@@ -15,6 +15,7 @@
 //! - `folder`: the state folder of one sandbox
 //! - `entry`: one sandbox in memory
 //! - `local`: [`LocalNode`], the node of this process
+//! - `admission`: whether one more sandbox fits
 //! - `adopt`: finding what survived
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
@@ -24,6 +25,7 @@
 //! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `metrics`, `logs`: what users ask about it
 
+mod admission;
 mod adopt;
 mod capture;
 mod checksum;
@@ -41,5 +43,9 @@ mod rest;
 mod snapshots;
 mod supervise;
 
+pub use admission::{
+    AdmissionConfig, AdmissionStats, FenceError, Gauge, Level, MachineGauge, Overcommit, Reading,
+    Resource,
+};
 pub use local::{LocalNode, NodeConfig};
 pub use pool::{PoolConfig, PoolStats};

@@ -14,14 +14,16 @@ use soulbox_runtime::{
     AddedLayer, Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused,
     Result, Runtime, SandboxStatus, Snapshot, Stats, WarmWish,
 };
-use soulbox_template::Templates;
+use soulbox_template::{Template, Templates};
 use soulbox_types::{
     ENVD_PORT, EndReason, Kept, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState,
     TemplateId, UnixMillis,
 };
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::{AdmissionConfig, AdmissionStats, Ask, Door, Resource, SetAside},
     adopt, disk_guard,
     entry::Entry,
     folder::Folder,
@@ -49,6 +51,7 @@ pub struct NodeConfig {
     /// How long a template's start command may take until its ready command passes.
     pub ready_limit: Duration,
     pub pool: PoolConfig,
+    pub admission: AdmissionConfig,
 }
 
 impl NodeConfig {
@@ -62,6 +65,7 @@ pub struct LocalNode {
     runtime: Arc<dyn Runtime>,
     snapshots: Snapshots,
     pool: Arc<Pool>,
+    door: Arc<Door>,
     /// Held for short, never across an await.
     entries: Mutex<HashMap<SandboxId, Entry>>,
     events: broadcast::Sender<NodeEvent>,
@@ -76,9 +80,12 @@ impl LocalNode {
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
         let pool = Arc::new(Pool::new(config.pool.clone()));
+        let admission = config.admission.clone();
+        let door = Arc::new(blocking(move || Ok(Door::open(admission))).await?);
         let node = Arc::new_cyclic(|me| Self {
             config,
             pool,
+            door,
             runtime,
             snapshots,
             entries: Mutex::default(),
@@ -122,10 +129,16 @@ impl LocalNode {
         Folder::new(&self.config.sandboxes_dir, id)
     }
 
-    /// How many more sandboxes of any purpose may be made.
-    pub(crate) fn free_places(&self) -> usize {
-        let used = self.entries.lock().len();
-        self.config.max_sandboxes.saturating_sub(used)
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+
+    pub fn admission_stats(&self) -> AdmissionStats {
+        self.door.stats()
+    }
+
+    pub(crate) fn max_sandboxes(&self) -> usize {
+        self.config.max_sandboxes
     }
 
     pub(crate) fn is_ending(&self, id: &SandboxId) -> bool {
@@ -187,8 +200,8 @@ impl LocalNode {
         }
     }
 
-    /// Puts the wish on record, in memory and on disk. `None`: it is here already.
-    fn begin(&self, spec: &SandboxSpec) -> Result<Option<Folder>> {
+    /// Puts the wish on record, in memory: from now on it can be ended. `None`: it is here already.
+    fn begin(&self, spec: &SandboxSpec) -> Result<Option<(Folder, CancellationToken)>> {
         let folder = self.folder(&spec.id);
         let mut entries = self.entries.lock();
         if entries.contains_key(&spec.id) {
@@ -205,18 +218,30 @@ impl LocalNode {
         {
             return Err(Error::TemplateNotFound(snapshot.clone()));
         }
-        // The last place is not for those that nobody uses yet.
-        let kept_free = usize::from(spec.purpose == Purpose::Warm);
-        if entries.len() + kept_free >= self.config.max_sandboxes {
-            return Err(Error::NoCapacity {
-                what: format!("this node runs {} sandboxes, its limit", entries.len()),
-                retry_after: Duration::from_secs(5),
-            });
-        }
         let tier = self.runtime.tier();
         let entry = Entry::new(spec.clone(), SandboxState::Creating, tier, folder.clone());
+        let ending = entry.ending.clone();
         entries.insert(spec.id.clone(), entry);
-        Ok(Some(folder))
+        Ok(Some((folder, ending)))
+    }
+
+    /// It was not let in, and nothing was made. One whose end has begun is finished by whoever
+    /// began it.
+    fn withdraw(&self, id: &SandboxId) {
+        let withdrawn = {
+            let mut entries = self.entries.lock();
+            if let Some(entry) = entries.get(id) {
+                entry.made.send_replace(true);
+            }
+            let waits = |entry: &Entry| entry.state == SandboxState::Creating;
+            match entries.get(id) {
+                Some(entry) if waits(entry) => entries.remove(id),
+                _ => None,
+            }
+        };
+        if let Some(entry) = withdrawn {
+            entry.gone.send_replace(true);
+        }
     }
 
     pub(crate) fn min_free_disk(&self) -> u64 {
@@ -238,40 +263,34 @@ impl LocalNode {
         Ok(())
     }
 
-    /// The same, at the cost of sandboxes that nobody uses yet.
-    async fn begin_before_others(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<Folder>> {
-        loop {
-            match self.begin(spec) {
-                Err(full @ Error::NoCapacity { .. }) if spec.purpose != Purpose::Warm => {
-                    let Some(waiting) = self.pool.give_up_one() else {
-                        return Err(full);
-                    };
-                    let detail = "its place is needed";
-                    self.finish(&waiting, EndReason::Killed, detail).await;
-                }
-                other => return other,
-            }
-        }
-    }
-
     async fn create_in_task(self: Arc<Self>, spec: SandboxSpec) -> Result<SandboxStatus> {
-        self.check_disk()?;
         if spec.purpose == Purpose::User
             && let Some(status) = self.hand_over(&spec).await?
         {
             return Ok(status);
         }
-        if self.make(&spec).await? {
-            self.open_up(&spec).await
-        } else {
-            self.existing(&spec.id).await
+        match self.make(&spec).await? {
+            Some(_set_aside) => self.open_up(&spec).await,
+            None => self.existing(&spec.id).await,
         }
     }
 
-    /// Starts its processes. `false`: it is here already. On error nothing is left.
-    pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<bool> {
-        let Some(folder) = self.begin_before_others(spec).await? else {
-            return Ok(false);
+    /// Starts its processes, when there is room. What it will use is set aside until it is ready.
+    /// `None`: it is here already. On error nothing is left.
+    pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
+        let Some((folder, ending)) = self.begin(spec)? else {
+            return Ok(None);
+        };
+        let ask = match spec.purpose {
+            Purpose::Warm => Ask::Warm,
+            Purpose::User | Purpose::Build => Ask::New,
+        };
+        let permit = match self.admit(spec, ask, &ending).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                self.withdraw(&spec.id);
+                return Err(error);
+            }
         };
         let result = async {
             let (written, wish) = (folder.clone(), spec.clone());
@@ -285,12 +304,17 @@ impl LocalNode {
         if let Some(entry) = self.entries.lock().get(&spec.id) {
             entry.made.send_replace(true);
         }
+        let set_aside = permit.started();
         if let Err(error) = result {
+            if matches!(error, Error::NoCapacity { .. }) {
+                // The only thing that the tier itself can be short of.
+                self.door.count_refusal(Resource::Slots);
+            }
             self.finish(&spec.id, EndReason::CreateFailed, &error.to_string())
                 .await;
             return Err(error);
         }
-        Ok(true)
+        Ok(Some(set_aside))
     }
 
     /// Makes a sandbox whose processes run one that can be used. On error nothing is left.
@@ -315,7 +339,29 @@ impl LocalNode {
             entry.status()
         };
         self.watch_over(id);
+        self.learn_what_it_needs(spec);
         Ok(status)
+    }
+
+    /// Of a template with a start command: others are all alike.
+    fn learn_what_it_needs(self: &Arc<Self>, spec: &SandboxSpec) {
+        let has_start = |template: &Template| template.start.is_some();
+        if spec.purpose != Purpose::User
+            || !self.templates().of(spec).is_some_and(|t| has_start(&t))
+        {
+            return;
+        }
+        let (node, spec) = (Arc::clone(self), spec.clone());
+        tokio::spawn(async move {
+            if let Ok(stats) = node.runtime.stats(&spec.id).await {
+                node.learn(&spec, &stats);
+            }
+        });
+    }
+
+    pub(crate) fn learn(&self, spec: &SandboxSpec, stats: &Stats) {
+        let used = stats.memory_bytes.saturating_sub(stats.memory_cache_bytes);
+        self.door.estimates.learn(spec, used);
     }
 
     /// A second create of the same sandbox waits for the first.
@@ -383,6 +429,7 @@ impl LocalNode {
             }
             None => Purpose::User,
         };
+        self.door.something_changed();
         if purpose == Purpose::User {
             self.tell(NodeEvent::Ended {
                 id: id.clone(),

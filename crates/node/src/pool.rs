@@ -30,6 +30,7 @@ mod shelves;
 
 pub use config::PoolConfig;
 pub(crate) use keeper::keep;
+pub(crate) use pressure::Memory;
 
 use std::{
     sync::{

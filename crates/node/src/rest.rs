@@ -7,10 +7,13 @@
 use std::sync::Arc;
 
 use soulbox_runtime::{Disk, Error, LogLevel, NodeEvent, Paused, Result};
-use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     LocalNode,
+    admission::{Ask, Holding},
+    folder::Folder,
     local::{blocking, running},
     supervise::supervise,
 };
@@ -63,8 +66,12 @@ impl LocalNode {
         match result {
             Ok(()) => {
                 entry.paused = Some(paused);
+                entry.holding = Holding::at_rest(keep);
                 entry.note(LogLevel::Info, format!("paused, {} kept", keep.as_str()));
-                if entry.is_shown() {
+                let shown = entry.is_shown();
+                drop(entries);
+                self.door().something_changed();
+                if shown {
                     self.tell(NodeEvent::Paused { id });
                 }
                 Ok(())
@@ -96,6 +103,7 @@ impl LocalNode {
             kept: Kept::Memory,
             at: UnixMillis::now(),
         });
+        entry.holding = Holding::at_rest(Kept::Memory);
         entry.leave_alone();
         entry.note(LogLevel::Error, format!("held: {reason}"));
         if entry.is_shown() {
@@ -112,43 +120,28 @@ impl LocalNode {
     ) -> Result<Kept> {
         let turn = self.turn(&id)?;
         let _ours = turn.lock().await;
-        let (folder, paused, mut spec) = {
+        let (folder, paused, mut spec, ending) = {
             let entries = self.entries().lock();
             let entry = entries
                 .get(&id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             match (entry.state, entry.paused) {
                 (SandboxState::Running, _) => return Ok(Kept::Memory),
-                (SandboxState::Paused, Some(paused)) => {
-                    (entry.folder.clone(), paused, entry.spec.clone())
-                }
+                (SandboxState::Paused, Some(paused)) => (
+                    entry.folder.clone(),
+                    paused,
+                    entry.spec.clone(),
+                    entry.ending.clone(),
+                ),
                 (state, _) => return Err(Error::WrongState { id, state }),
             }
         };
-        let runtime = self.runtime();
+        spec.deadline = deadline;
         let restored = if paused.kept == Kept::Memory && want == Kept::Memory {
-            runtime.resume(&id).await?;
+            self.thaw(&spec, &ending).await?;
             Kept::Memory
         } else {
-            if paused.kept == Kept::Memory {
-                runtime.stop(&id).await?;
-                let (writing, at) = (folder.clone(), paused.at);
-                let changed = Paused {
-                    kept: Kept::Filesystem,
-                    at,
-                };
-                blocking(move || writing.paused(&changed)).await?;
-            }
-            spec.deadline = deadline;
-            let origin = self.origin(&spec, Disk::Kept).await?;
-            runtime
-                .create(&spec, origin, &|started| folder.started(started))
-                .await?;
-            if let Err(error) = self.get_ready(&spec).await {
-                // It goes on resting: its files are worth more than its start command.
-                runtime.stop(&id).await?;
-                return Err(error);
-            }
+            self.start_anew(&spec, &folder, paused, &ending).await?;
             Kept::Filesystem
         };
         let writing = folder.clone();
@@ -164,6 +157,7 @@ impl LocalNode {
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             entry.state = SandboxState::Running;
             entry.paused = None;
+            entry.holding = Holding::ALL;
             entry.spec.deadline = deadline;
             entry.deadline.send_replace(deadline);
             entry.note(
@@ -173,6 +167,63 @@ impl LocalNode {
         }
         self.watch_over(&id);
         Ok(restored)
+    }
+
+    /// Lets the processes of one that rests in memory go on.
+    async fn thaw(self: &Arc<Self>, spec: &SandboxSpec, ending: &CancellationToken) -> Result<()> {
+        let _passed = if self.door().counts_cpu() {
+            Some(self.admit(spec, Ask::Thaw, ending).await?)
+        } else {
+            None
+        };
+        let thawed = self.runtime().resume(&spec.id).await;
+        if thawed.is_err() {
+            self.let_go(&spec.id, Holding::at_rest(Kept::Memory));
+        }
+        thawed
+    }
+
+    /// Starts processes for one that rests, from its files. On error it goes on resting.
+    async fn start_anew(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        folder: &Folder,
+        mut paused: Paused,
+        ending: &CancellationToken,
+    ) -> Result<()> {
+        let id = &spec.id;
+        let permit = self.admit(spec, Ask::Restart, ending).await?;
+        let started = async {
+            if paused.kept == Kept::Memory {
+                self.runtime().stop(id).await?;
+                paused.kept = Kept::Filesystem;
+                if let Some(entry) = self.entries().lock().get_mut(id) {
+                    entry.paused = Some(paused);
+                }
+                let writing = folder.clone();
+                blocking(move || writing.paused(&paused)).await?;
+            }
+            let origin = self.origin(spec, Disk::Kept).await?;
+            self.runtime()
+                .create(spec, origin, &|started| folder.started(started))
+                .await
+        }
+        .await;
+        let _set_aside = permit.started();
+        let ready = match started {
+            Ok(()) => self.get_ready(spec).await,
+            Err(error) => {
+                self.let_go(id, Holding::at_rest(paused.kept));
+                return Err(error);
+            }
+        };
+        if let Err(error) = ready {
+            // Its files are worth more than its start command.
+            self.runtime().stop(id).await?;
+            self.let_go(id, Holding::at_rest(Kept::Filesystem));
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Called by the supervisor when a sandbox's time is over and it asked to rest then.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use soulbox_jail::{Jail, JailConfig};
-use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
+use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, WarmWish};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
@@ -106,6 +106,7 @@ impl World {
                 max_per_template: waiting,
                 ..PoolConfig::default()
             },
+            admission: AdmissionConfig::default(),
         };
         let runtime = Arc::clone(&jail) as Arc<dyn soulbox_runtime::Runtime>;
         let node = LocalNode::open(config, runtime).await.unwrap();

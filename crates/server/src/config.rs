@@ -1,6 +1,7 @@
 //! Options of the server. One struct holds an option's flag, its variable and its key in the file;
 //! a flag wins over the environment, that over the file, that over the default.
 
+mod admission;
 mod endpoint;
 mod mirror;
 mod span;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use soulbox_net::Ipv4Net;
 use soulbox_types::Limits;
 
+pub use admission::Admission;
 pub use endpoint::Endpoint;
 pub use mirror::Mirror;
 use span::Span;
@@ -95,6 +97,24 @@ pub struct Settings {
     /// How many sandboxes may run at a time [default: 1000]
     #[arg(long, env = "SOULBOX_MAX_SANDBOXES", value_name = "N")]
     pub max_sandboxes: Option<u32>,
+    /// Sandboxes whose processes are started at the same time; others wait for their turn
+    /// [default: 4 per cpu]
+    #[arg(long, env = "SOULBOX_PARALLEL_STARTS", value_name = "N")]
+    pub parallel_starts: Option<usize>,
+    /// How long a create waits for room on a full machine before it is refused [default: 3s]
+    #[arg(long, env = "SOULBOX_ADMISSION_WAIT", value_name = "TIME")]
+    pub admission_wait: Option<Span>,
+    /// Memory kept from all sandboxes, for the server and the system, in MiB [default: 5 % of the
+    /// machine and at least 512, but at most a quarter]
+    #[arg(long, env = "SOULBOX_RESERVE_MEMORY_MB", value_name = "MIB")]
+    pub reserve_memory_mb: Option<u64>,
+    /// Let the memory limits of all sandboxes together come to at most so many times what they may
+    /// use of the machine [default: not summed]
+    #[arg(long, env = "SOULBOX_OVERCOMMIT_MEMORY", value_name = "FACTOR")]
+    pub overcommit_memory: Option<f64>,
+    /// The same for the cpu limits of those that are not paused [default: not summed]
+    #[arg(long, env = "SOULBOX_OVERCOMMIT_CPU", value_name = "FACTOR")]
+    pub overcommit_cpu: Option<f64>,
     /// The longest life of a sandbox, such as 90m, 24h or 7d [default: 24h]
     #[arg(long, env = "SOULBOX_MAX_TIMEOUT", value_name = "TIME")]
     pub max_timeout: Option<Span>,
@@ -160,6 +180,7 @@ pub struct Config {
     pub registry_allow: Vec<String>,
     pub registry_mirrors: Vec<Mirror>,
     pub max_sandboxes: u32,
+    pub admission: Admission,
     pub max_timeout: Duration,
     pub include_opt: bool,
     pub extra_ca: Vec<PathBuf>,
@@ -224,6 +245,11 @@ impl Settings {
             registry_allow: self.registry_allow.or(other.registry_allow),
             registry_mirror: self.registry_mirror.or(other.registry_mirror),
             max_sandboxes: self.max_sandboxes.or(other.max_sandboxes),
+            parallel_starts: self.parallel_starts.or(other.parallel_starts),
+            admission_wait: self.admission_wait.or(other.admission_wait),
+            reserve_memory_mb: self.reserve_memory_mb.or(other.reserve_memory_mb),
+            overcommit_memory: self.overcommit_memory.or(other.overcommit_memory),
+            overcommit_cpu: self.overcommit_cpu.or(other.overcommit_cpu),
             max_timeout: self.max_timeout.or(other.max_timeout),
             include_opt: self.include_opt.or(other.include_opt),
             extra_ca: self.extra_ca.or(other.extra_ca),
@@ -258,6 +284,7 @@ impl TryFrom<Settings> for Config {
 
     fn try_from(settings: Settings) -> Result<Self, ConfigError> {
         let limits = limits(&settings)?;
+        let admission = Admission::try_from(&settings)?;
         let own_certificate = match (settings.tls_cert, settings.tls_key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -301,6 +328,7 @@ impl TryFrom<Settings> for Config {
             registry_allow: settings.registry_allow.unwrap_or_default(),
             registry_mirrors: settings.registry_mirror.unwrap_or_default(),
             max_sandboxes,
+            admission,
             max_timeout,
             include_opt: settings.include_opt.unwrap_or(false),
             extra_ca: settings.extra_ca.unwrap_or_default(),

@@ -34,7 +34,9 @@ mod serve;
 mod tls;
 mod wiring;
 
-pub use config::{Config, ConfigError, Endpoint, LogFormat, Mirror, ServeArgs, Settings};
+pub use config::{
+    Admission, Config, ConfigError, Endpoint, LogFormat, Mirror, ServeArgs, Settings,
+};
 pub use dns::{DnsArgs, dns};
 pub use keys::{KeyStore, KeyStoreError, ListedKey};
 pub use serve::{serve, shutdown_signal};

@@ -15,6 +15,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
+use soulbox_node::{AdmissionStats, PoolStats};
 use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
 use soulbox_types::SandboxState;
@@ -112,8 +113,22 @@ pub(crate) struct Slots {
 /// Asked at each look at the page.
 pub(crate) type SlotsNow = Arc<dyn Fn() -> Slots + Send + Sync>;
 
+/// How the warm pool and the door do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Busy {
+    pub(crate) pool: PoolStats,
+    pub(crate) admission: AdmissionStats,
+}
+
+pub(crate) type BusyNow = Arc<dyn Fn() -> Busy + Send + Sync>;
+
 impl Metrics {
-    pub(crate) fn new(node: Arc<dyn Node>, proxy: Proxy, slots: Option<SlotsNow>) -> Self {
+    pub(crate) fn new(
+        node: Arc<dyn Node>,
+        proxy: Proxy,
+        slots: Option<SlotsNow>,
+        busy: Option<BusyNow>,
+    ) -> Self {
         let mut registry = Registry::with_prefix("soulbox");
         let requests = Family::default();
         registry.register(
@@ -141,7 +156,12 @@ impl Metrics {
             Unit::Seconds,
             create_seconds.clone(),
         );
-        registry.register_collector(Box::new(Live { node, proxy, slots }));
+        registry.register_collector(Box::new(Live {
+            node,
+            proxy,
+            slots,
+            busy,
+        }));
         Self {
             registry: Arc::new(registry),
             requests,
@@ -213,6 +233,7 @@ struct Live {
     node: Arc<dyn Node>,
     proxy: Proxy,
     slots: Option<SlotsNow>,
+    busy: Option<BusyNow>,
 }
 
 impl fmt::Debug for Live {
@@ -255,6 +276,9 @@ impl Collector for Live {
                 "state",
                 &values,
             )?;
+        }
+        if let Some(busy) = &self.busy {
+            busy().encode(&mut encoder)?;
         }
         let proxy = self.proxy.counters().snapshot();
         gauge(
@@ -302,6 +326,44 @@ impl Collector for Live {
                 "Open file descriptors of the server",
                 files,
             )?;
+        }
+        Ok(())
+    }
+}
+
+impl Busy {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Self { pool, admission } = self;
+        let members = [
+            ("ready", signed(pool.ready as u64)),
+            ("making", signed(pool.making as u64)),
+        ];
+        let help = "Sandboxes that wait for a user";
+        gauges(encoder, "warm_sandboxes", help, "state", &members)?;
+        let help = "Creates that a waiting sandbox was found for";
+        counter(encoder, "warm_hits", help, pool.hits)?;
+        let help = "Creates that none was found for";
+        counter(encoder, "warm_misses", help, pool.misses)?;
+        let help = "Creates that wait for room or for their turn, now";
+        gauge(
+            encoder,
+            "admission_waiting",
+            help,
+            signed(admission.waiting),
+        )?;
+        let help = "Sandboxes whose processes are being started, now";
+        gauge(
+            encoder,
+            "admission_starting",
+            help,
+            signed(admission.starting),
+        )?;
+        let help = "Creates refused, by what lacked";
+        let mut metric =
+            encoder.encode_descriptor("admission_refused", help, None, MetricType::Counter)?;
+        for (resource, refused) in &admission.refused {
+            let labels = [("resource", resource.as_str())];
+            ConstCounter::new(*refused).encode(metric.encode_family(&labels)?)?;
         }
         Ok(())
     }

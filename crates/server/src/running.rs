@@ -12,7 +12,7 @@ use crate::{
     admin,
     connections::Connections,
     dispatch::Dispatch,
-    metrics::{Metrics, SlotsNow},
+    metrics::{BusyNow, Metrics, SlotsNow},
     tls::Tls,
 };
 
@@ -29,6 +29,7 @@ pub(crate) struct Parts {
     pub(crate) node: Arc<dyn Node>,
     pub(crate) api: Router,
     pub(crate) slots: Option<SlotsNow>,
+    pub(crate) busy: Option<BusyNow>,
     /// Run at the very end.
     pub(crate) close: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -72,7 +73,7 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let proxy = Proxy::new(Arc::clone(&parts.node), ProxyConfig::new(domain));
-    let metrics = Metrics::new(parts.node, proxy.clone(), parts.slots);
+    let metrics = Metrics::new(parts.node, proxy.clone(), parts.slots, parts.busy);
     let connections = Connections::new(Dispatch {
         proxy,
         api: parts.api,

@@ -1,5 +1,7 @@
 //! The one place where jail, node, store, control and api meet.
 
+mod admission;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -21,7 +23,7 @@ use soulbox_types::Secret;
 use crate::{
     Config,
     builtins::BuiltIns,
-    metrics::{Slots, SlotsNow},
+    metrics::{Busy, Slots, SlotsNow},
     running::Parts,
 };
 
@@ -44,6 +46,7 @@ pub(crate) async fn assemble(
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
     let jail = open_jail(config, programs.clone(), Arc::clone(&templates)).await?;
+    let admission = admission::prepare(config, &jail).await?;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
@@ -53,6 +56,7 @@ pub(crate) async fn assemble(
             templates: Arc::clone(&templates),
             ready_limit: NodeConfig::READY_LIMIT,
             pool: PoolConfig::up_to(config.warm),
+            admission,
         },
         Arc::clone(&jail) as Arc<dyn Runtime>,
     )
@@ -102,10 +106,14 @@ pub(crate) async fn assemble(
         },
     );
 
-    let waiting = Arc::clone(&node);
+    let (waiting, watched) = (Arc::clone(&node), Arc::clone(&node));
     let parts = Parts {
         node,
         api,
+        busy: Some(Arc::new(move || Busy {
+            pool: watched.pool_stats(),
+            admission: watched.admission_stats(),
+        })),
         slots: Some(slots(Arc::clone(&jail))),
         close: Box::pin(async move {
             control.drain(FINISH_LIMIT).await;

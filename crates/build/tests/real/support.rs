@@ -18,7 +18,7 @@ use soulbox_build::{
 use soulbox_guest::{Guest, GuestCommand, NodeDial};
 use soulbox_image::{ImageConfig, ImageStore};
 use soulbox_jail::{Jail, JailConfig};
-use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
+use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{LogLevel, Node};
 use soulbox_template::{HostOptions, Template, Templates, prepare_host};
 use soulbox_types::{
@@ -98,6 +98,7 @@ impl Machine {
                 templates: Arc::clone(&templates),
                 ready_limit: NodeConfig::READY_LIMIT,
                 pool: PoolConfig::default(),
+                admission: AdmissionConfig::default(),
             },
             jail,
         )

@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use super::pressure::Memory;
+use super::pressure::{MEMINFO, Memory};
 
 /// How long a stop waits for waiting sandboxes to end.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ impl PoolConfig {
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        let meminfo = PathBuf::from("/proc/meminfo");
+        let meminfo = PathBuf::from(MEMINFO);
         let total = Memory::read(&meminfo).map_or(0, |memory| memory.total);
         Self {
             max_total: 8,

@@ -20,7 +20,9 @@ impl LocalNode {
             self.wait_for_end_of_waiting(&spec.id).await?;
             return Ok(None);
         };
-        let result = if can_become(&wish, spec) {
+        let result = if let Err(error) = self.check_disk() {
+            Err(error)
+        } else if can_become(&wish, spec) {
             self.become_users(spec).await
         } else {
             Err(Error::Unsupported {
@@ -56,6 +58,7 @@ impl LocalNode {
         let _ours = turn.lock().await;
         let (old, spec, folder) = {
             let mut entries = self.entries().lock();
+            self.check_promises(&entries, wish)?;
             let entry = entries
                 .get_mut(id)
                 .filter(|e| e.state == SandboxState::Running && e.spec.purpose == Purpose::Warm)

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_runtime::{Result, WarmWish};
+use soulbox_runtime::{Error, Result, Stats, WarmWish};
 use soulbox_template::Template;
 use soulbox_types::{
     EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState,
@@ -126,9 +126,12 @@ impl LocalNode {
     }
 
     fn memory_of(&self, id: &SandboxId) -> Option<u64> {
+        self.last_stats_of(id).map(|stats| stats.memory_bytes)
+    }
+
+    fn last_stats_of(&self, id: &SandboxId) -> Option<Stats> {
         let entries = self.entries().lock();
-        let sample = entries.get(id)?.history.last()?;
-        Some(sample.stats.memory_bytes)
+        Some(entries.get(id)?.history.last()?.stats)
     }
 
     async fn give_way_to_users(&self) {
@@ -155,6 +158,10 @@ impl LocalNode {
             None => None,
             Some(template) => match self.make_member(&wish, &template, &starting).await {
                 Ok(member) => Some(member),
+                Err(error @ Error::NoCapacity { .. }) => {
+                    tracing::debug!(template = %wish.template, %error, "no room for the pool");
+                    None
+                }
                 Err(error) => {
                     tracing::warn!(template = %wish.template, %error, "no sandbox for the pool");
                     None
@@ -177,21 +184,22 @@ impl LocalNode {
     ) -> Result<Member> {
         let spec = spec_of(wish, template);
         let id = spec.id.clone();
-        {
+        let set_aside = {
             // Never closed; without a permit it would only be less polite.
             let _turn = starting.acquire().await.ok();
             self.give_way_to_users().await;
-            self.check_disk()?;
-            self.make(&spec).await?;
-        }
+            self.make(&spec).await?
+        };
         self.open_up(&spec).await?;
+        drop(set_aside);
         let member = Member {
             id: id.clone(),
             build_id: template.build_id.clone(),
         };
         self.sample(&id).await;
-        if let Some(bytes) = self.memory_of(&id) {
-            self.pool().shelves().measured(wish, bytes);
+        if let Some(stats) = self.last_stats_of(&id) {
+            self.pool().shelves().measured(wish, stats.memory_bytes);
+            self.learn(&spec, &stats);
         }
         let folder = self.folder(&id);
         let warm = Warm {

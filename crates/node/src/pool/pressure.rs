@@ -6,11 +6,13 @@ use std::path::Path;
 const SPARE_PART: u64 = 10;
 const LEAST_SPARE: u64 = 256 << 20;
 
+pub(super) const MEMINFO: &str = "/proc/meminfo";
+
 /// In bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) total: u64,
-    pub(super) available: u64,
+pub(crate) struct Memory {
+    pub(crate) total: u64,
+    pub(crate) available: u64,
 }
 
 /// From good to bad.
@@ -24,6 +26,10 @@ pub(super) enum Pressure {
 }
 
 impl Memory {
+    pub(crate) fn of_this_machine() -> Option<Self> {
+        Self::read(Path::new(MEMINFO))
+    }
+
     /// `None` when the kernel does not tell.
     pub(super) fn read(meminfo: &Path) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(meminfo).ok()?)

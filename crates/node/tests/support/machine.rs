@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::{Request, Response, StatusCode, body::Bytes, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
+use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{
     AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
@@ -231,6 +231,10 @@ pub(crate) fn config(folder: &Path) -> NodeConfig {
         templates: Arc::new(Templates::open(folder.with_extension("builds")).unwrap()),
         ready_limit: Duration::from_secs(5),
         pool: PoolConfig::off(),
+        admission: AdmissionConfig {
+            wait: Duration::from_millis(200),
+            ..AdmissionConfig::default()
+        },
     }
 }
 

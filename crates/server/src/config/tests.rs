@@ -120,6 +120,10 @@ fn impossible_values_are_refused_with_the_option_named() {
         (&["--max-timeout", "0"], "--max-timeout"),
         (&["--max-sandboxes", "0"], "--max-sandboxes"),
         (&["--parallel-builds", "0"], "--parallel-builds"),
+        (&["--parallel-starts", "0"], "--parallel-starts"),
+        (&["--admission-wait", "1h"], "--admission-wait"),
+        (&["--overcommit-memory", "0"], "--overcommit-memory"),
+        (&["--overcommit-cpu", "nan"], "--overcommit-cpu"),
     ] {
         let error = Config::try_from(flags(flags_)).unwrap_err().to_string();
         assert!(error.starts_with(option), "{flags_:?}: {error}");
@@ -136,4 +140,30 @@ fn times_are_read_as_people_write_them() {
     for bad in ["", "h", "1w", "-1s", "1.5h", "99999999999999999999d"] {
         assert!(seconds(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn admission_has_options_in_the_file_too() {
+    let file = file(
+        "parallel-starts = 3\nadmission-wait = '10s'\nreserve-memory-mb = 2048\n\
+         overcommit-memory = 1.5\novercommit-cpu = 4.0",
+    )
+    .unwrap();
+    let admission = Config::try_from(flags(&["--admission-wait", "0"]).or(file))
+        .unwrap()
+        .admission;
+    assert_eq!(
+        admission,
+        Admission {
+            starts: 3,
+            wait: Duration::ZERO,
+            reserve_memory: Some(2 << 30),
+            overcommit_memory: Some(1.5),
+            overcommit_cpu: Some(4.0),
+        }
+    );
+    let usual = Config::try_from(Settings::default()).unwrap().admission;
+    assert_eq!(usual.wait, Duration::from_secs(3));
+    assert_eq!((usual.reserve_memory, usual.overcommit_cpu), (None, None));
+    assert!(usual.starts >= 4);
 }

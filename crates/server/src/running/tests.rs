@@ -61,6 +61,7 @@ fn world() -> World {
         node: Arc::clone(&node) as Arc<dyn Node>,
         api,
         slots: Some(Arc::new(|| crate::metrics::Slots { ready: 3, used: 1 })),
+        busy: Some(Arc::new(crate::metrics::Busy::default)),
         close: Box::pin(async {}),
     };
     let (stop, stopped) = oneshot::channel();

@@ -1,0 +1,221 @@
+//! The door: whether one more sandbox fits, asked before it is made.
+//!
+//! ```text
+//!                     plenty of room, nobody waits: no await, no I/O
+//!  create ──────────────────────────────────────────────────────────► permit
+//!     │                                                                 ▲
+//!     └─► in line (in order of arrival) ─► head: a start, then room ────┘
+//!                                           │  lacking: warm ones are given up, then wait
+//!                                           └─► refused, with the resource and the amounts
+//! ```
+//!
+//! A sandbox is in the node's entries from the moment that it was asked for, so that it can be
+//! ended while it waits; what it holds (a place, its share of promised memory and cpu) it has from
+//! the door on. What it will use, but does not yet, is set aside until it is ready, and counts on
+//! until the machine has been looked at after that.
+//!
+//! The head of the line waits for what lacks; those behind it wait for the head. A time in which
+//! nobody could be let in counts for all who were there, so a full machine refuses a whole burst
+//! after one wait, not one after the other.
+//!
+//! # Layout
+//! - `config`: what the operator decides
+//! - `resource`: what can lack, in words
+//! - `gauge`: what is used of the machine now; `machine`: the real one, with the fence
+//! - `ledger`: the latest look, and what is set aside
+//! - `estimate`: what a sandbox will need
+//! - `holding`: places and promised limits
+//! - `door`: line, starts, counts
+
+mod config;
+mod door;
+mod estimate;
+mod gauge;
+mod holding;
+mod ledger;
+mod machine;
+mod resource;
+
+pub use config::{AdmissionConfig, Overcommit};
+pub use door::AdmissionStats;
+pub(crate) use door::{Door, Permit, SetAside};
+pub use gauge::{Gauge, Level, Reading};
+pub(crate) use holding::Holding;
+pub use machine::{FenceError, MachineGauge};
+pub use resource::Resource;
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_runtime::{Error, Result};
+use soulbox_types::{EndReason, SandboxSpec};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::LocalNode;
+use ledger::{Need, Verdict};
+use resource::Lack;
+
+/// For one's turn. Less than what clients wait for a create, more than a burst of a thousand needs.
+const LINE_LIMIT: Duration = Duration::from_secs(40);
+/// Not everything that frees something tells the door.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What somebody asks the door for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// A sandbox that somebody waits for.
+    New,
+    /// One that nobody uses yet: it never waits, nor comes before those who do.
+    Warm,
+    /// Processes for one that rests on its disk.
+    Restart,
+    /// Cpu for one that rests in memory.
+    Thaw,
+}
+
+impl Ask {
+    /// Waking what is in memory starts nothing; the pool has a limit of its own.
+    fn needs_start(self) -> bool {
+        matches!(self, Self::New | Self::Restart)
+    }
+}
+
+impl LocalNode {
+    /// Lets a sandbox that is in the entries pass, or says why not. Ends early when its end begins.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        ask: Ask,
+        ending: &CancellationToken,
+    ) -> Result<Permit> {
+        let need = self.need_of(spec, ask);
+        if let Some(permit) = self.admit_at_once(spec, ask, need) {
+            return Ok(permit);
+        }
+        if ask == Ask::Warm {
+            return self.admit_without_waiting(spec, need).await;
+        }
+        let gone = || Error::SandboxNotFound(spec.id.clone());
+        tokio::select! {
+            () = ending.cancelled() => Err(gone()),
+            admitted = self.admit_in_turn(spec, ask, need) => admitted,
+        }
+    }
+
+    fn need_of(&self, spec: &SandboxSpec, ask: Ask) -> Need {
+        match ask {
+            Ask::Thaw => Need::default(),
+            _ => self.door().estimates.need_of(spec),
+        }
+    }
+
+    /// When nobody waits and there is plenty of everything.
+    fn admit_at_once(&self, spec: &SandboxSpec, ask: Ask, need: Need) -> Option<Permit> {
+        let door = self.door();
+        let _head = door.line.try_lock().ok()?;
+        let start = if ask.needs_start() {
+            Some(Arc::clone(&door.starts).try_acquire_owned().ok()?)
+        } else {
+            None
+        };
+        let aside = self.try_admit(spec, ask, need, false).ok()?;
+        Some(Permit { start, aside })
+    }
+
+    async fn admit_without_waiting(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        need: Need,
+    ) -> Result<Permit> {
+        let door = self.door();
+        // Before the line is taken: nobody shall wait behind one that nobody uses.
+        door.look_again().await;
+        let Ok(_head) = door.line.try_lock() else {
+            return Err(Lack::starts(door.waiting()).into());
+        };
+        match self.try_admit(spec, Ask::Warm, need, true) {
+            Ok(aside) => Ok(Permit { start: None, aside }),
+            Err(Verdict::Lack(lack)) => Err(lack.into()),
+            Err(Verdict::Unsure) => Err(Lack::starts(door.waiting()).into()),
+        }
+    }
+
+    async fn admit_in_turn(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        ask: Ask,
+        need: Need,
+    ) -> Result<Permit> {
+        let door = self.door();
+        let arrived = Instant::now();
+        let _counted = door.count_waiting();
+        let (_head, start) = door.come_to_the_front(ask, arrived + LINE_LIMIT).await?;
+        // The last look at the machine decides, even if something changed meanwhile.
+        let mut decides = false;
+        loop {
+            let lack = match self.try_admit(spec, ask, need, decides) {
+                Ok(aside) => return Ok(Permit { start, aside }),
+                Err(Verdict::Lack(lack)) => lack,
+                Err(Verdict::Unsure) => {
+                    door.look_again().await;
+                    decides = true;
+                    continue;
+                }
+            };
+            decides = false;
+            let until = arrived.max(door.lacking_since()) + door.config.wait;
+            if lack.forever {
+                return Err(door.refuse(lack));
+            }
+            if self.give_up_one_that_waits(until).await {
+                continue;
+            }
+            if Instant::now() >= until {
+                return Err(door.refuse(lack));
+            }
+            let next = until.min(Instant::now() + LOOK_AGAIN);
+            tokio::select! {
+                () = door.changed.notified() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Nothing is held when it fails.
+    fn try_admit(
+        &self,
+        spec: &SandboxSpec,
+        ask: Ask,
+        need: Need,
+        decides: bool,
+    ) -> Result<SetAside, Verdict> {
+        if matches!(ask, Ask::New | Ask::Warm) {
+            self.check_room_on_disk().map_err(Verdict::Lack)?;
+        }
+        let hold = || self.take_hold(spec, ask);
+        self.door().set_aside(need, decides, hold)
+    }
+
+    fn check_room_on_disk(&self) -> Result<(), Lack> {
+        match self.space() {
+            Ok(space) if space.free < space.reserve => Err(Lack::disk(space.free, space.reserve)),
+            // What cannot be asked does not lack: the create itself will say what is wrong.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Ends one of the pool and waits for that, at most until `until`. `false`: there was none.
+    async fn give_up_one_that_waits(self: &Arc<Self>, until: Instant) -> bool {
+        let Some(id) = self.pool().give_up_one() else {
+            return false;
+        };
+        let node = Arc::clone(self);
+        // In a task of its own: an end that has begun must not stop half-way.
+        let ended = tokio::spawn(async move {
+            let detail = "its place is needed";
+            node.finish(&id, EndReason::Killed, detail).await;
+        });
+        let _late = timeout_at(until, ended).await.is_err();
+        true
+    }
+}

@@ -1,0 +1,135 @@
+//! Places, and limits that were promised.
+
+use std::collections::HashMap;
+
+use soulbox_types::{Kept, SandboxId, SandboxSpec, SandboxState};
+
+use super::{Ask, resource::Lack};
+use crate::{LocalNode, entry::Entry};
+
+type Entries = HashMap<SandboxId, Entry>;
+
+/// What a sandbox has from the door on. Kept with its entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holding {
+    /// A place and its memory.
+    place: bool,
+    cpu: bool,
+}
+
+impl Holding {
+    pub(crate) const ALL: Self = Self {
+        place: true,
+        cpu: true,
+    };
+    pub(crate) const NOTHING: Self = Self {
+        place: false,
+        cpu: false,
+    };
+
+    pub(crate) fn in_state(state: SandboxState) -> Self {
+        match state {
+            SandboxState::Creating => Self::NOTHING,
+            _ => Self::ALL,
+        }
+    }
+
+    /// Memory that is kept is used, and so are its network and its processes.
+    pub(crate) fn at_rest(kept: Kept) -> Self {
+        Self {
+            place: kept == Kept::Memory,
+            cpu: false,
+        }
+    }
+}
+
+impl LocalNode {
+    /// Checks and takes in one step. A sandbox that is not here (any more) takes nothing.
+    pub(super) fn take_hold(&self, spec: &SandboxSpec, ask: Ask) -> Result<(), Lack> {
+        let mut entries = self.entries().lock();
+        let Some(held) = entries.get(&spec.id).map(|entry| entry.holding) else {
+            return Ok(());
+        };
+        if !held.place {
+            // The last place is not for those that nobody uses yet.
+            let kept_free = usize::from(ask == Ask::Warm);
+            let most = self.max_sandboxes();
+            // All that are here, itself among them, is an upper bound that costs nothing.
+            if entries.len() + kept_free > most {
+                let used = places(&entries);
+                if used + kept_free >= most {
+                    return Err(Lack::places(used, most));
+                }
+            }
+        }
+        if !held.place {
+            self.check_memory_promise(&entries, spec)?;
+        }
+        if !held.cpu {
+            self.check_cpu_promise(&entries, spec)?;
+        }
+        if let Some(entry) = entries.get_mut(&spec.id) {
+            entry.holding = Holding::ALL;
+        }
+        Ok(())
+    }
+
+    /// Whether its limit may be promised to a sandbox, whatever it was promised before.
+    fn check_memory_promise(&self, entries: &Entries, spec: &SandboxSpec) -> Result<(), Lack> {
+        let Some(most) = self.door().config.overcommit.memory_bytes else {
+            return Ok(());
+        };
+        let others = entries.values().filter(|entry| *entry.id() != spec.id);
+        let promised = others
+            .filter(|entry| entry.holding.place)
+            .map(|entry| entry.spec.limits.memory_bytes())
+            .sum();
+        if spec.limits.memory_bytes().saturating_add(promised) > most {
+            return Err(Lack::promised_memory(&spec.limits, promised, most));
+        }
+        Ok(())
+    }
+
+    fn check_cpu_promise(&self, entries: &Entries, spec: &SandboxSpec) -> Result<(), Lack> {
+        let Some(most) = self.door().config.overcommit.cpu_millis else {
+            return Ok(());
+        };
+        let others = entries.values().filter(|entry| *entry.id() != spec.id);
+        let promised = others
+            .filter(|entry| entry.holding.cpu)
+            .map(|entry| u64::from(entry.spec.limits.cpu_millis))
+            .sum();
+        if u64::from(spec.limits.cpu_millis).saturating_add(promised) > most {
+            return Err(Lack::promised_cpu(&spec.limits, promised, most));
+        }
+        Ok(())
+    }
+
+    /// Whether one that is here may have these limits instead of its own.
+    pub(crate) fn check_promises(
+        &self,
+        entries: &Entries,
+        spec: &SandboxSpec,
+    ) -> soulbox_runtime::Result<()> {
+        self.check_memory_promise(entries, spec)?;
+        Ok(self.check_cpu_promise(entries, spec)?)
+    }
+
+    /// How many more sandboxes of any purpose may be made.
+    pub(crate) fn free_places(&self) -> usize {
+        let used = places(&self.entries().lock());
+        self.max_sandboxes().saturating_sub(used)
+    }
+
+    /// What it does not hold any more may be what others wait for.
+    pub(crate) fn let_go(&self, id: &SandboxId, holding: Holding) {
+        if let Some(entry) = self.entries().lock().get_mut(id) {
+            entry.holding = holding;
+        }
+        self.door().something_changed();
+    }
+}
+
+fn places(entries: &Entries) -> usize {
+    entries.values().filter(|entry| entry.holding.place).count()
+}
