@@ -1,8 +1,24 @@
 //! The figures with their method.
+//!
+//! # Layout
+//! - the types here are the JSON of a run, every single time included
+//! - `table`: for a terminal; `html`: one page that refers to nothing outside
+//! - `machine`: where it was measured
+//! - `compare`, `numbers`: what both show
+
+mod compare;
+mod html;
+mod machine;
+mod numbers;
+mod table;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+
+pub use html::html;
+pub use machine::machine;
+pub use table::table;
 
 use crate::{Samples, Summary};
 
@@ -79,5 +95,82 @@ impl Row {
         let mut row = Self::of(name, "", &Samples::default());
         row.remark = Some(format!("skipped: {why}"));
         row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    pub(super) fn row(name: &str, milliseconds: &[f64]) -> Row {
+        let mut samples = Samples::default();
+        for time in milliseconds {
+            samples.add(Duration::from_secs_f64(time / 1e3));
+        }
+        Row::of(name, "asked", &samples)
+    }
+
+    pub(super) fn group(rows: Vec<Row>) -> Group {
+        Group {
+            id: "create-warm".to_owned(),
+            title: "From nothing to the first output".to_owned(),
+            method: "Rounds alternate.".to_owned(),
+            rows,
+        }
+    }
+
+    /// Everything that a run can come to, in small.
+    pub(super) fn report() -> Report {
+        let mut ours = row("soulbox, warm", &[4.0, 3.0, 5.0]);
+        ours.figures.push(Figure {
+            name: "all there after".to_owned(),
+            value: 1500.0,
+            unit: "ms".to_owned(),
+        });
+        let mut docker = row("docker run", &[400.0, 1200.0]);
+        docker.remark = Some("no <daemon> & \"none\"".to_owned());
+        if let Some(summary) = docker.summary.as_mut() {
+            summary.failures = 1;
+        }
+        let rows = vec![
+            ours,
+            row("bare clone", &[0.9, 1.0]),
+            docker,
+            Row::skipped("runsc run", "runsc is not installed"),
+        ];
+        let verdict = |promise: &str, measured: &str, kept| Verdict {
+            promise: promise.to_owned(),
+            measured: measured.to_owned(),
+            kept,
+        };
+        Report {
+            version: "1.2.3".to_owned(),
+            optimised: true,
+            started_at: "2026-01-02T03:04:05Z".to_owned(),
+            seconds: 61.0,
+            machine: [("kernel", "6.18"), ("cores", "2")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            groups: vec![group(rows)],
+            verdicts: vec![
+                verdict("20 times faster than docker run", "100.0 times", Some(true)),
+                verdict("at most 3 times a bare clone", "4.4 times", Some(false)),
+                verdict("gvisor", "not there", None),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_json_holds_every_single_time() {
+        let json = serde_json::to_value(report()).unwrap();
+        let row = &json["groups"][0]["rows"][0];
+        assert_eq!(row["times"], serde_json::json!([4.0, 3.0, 5.0]));
+        assert_eq!(row["summary"]["p50"], 4.0);
+        assert_eq!(
+            json["groups"][0]["rows"][3]["summary"],
+            serde_json::Value::Null
+        );
     }
 }

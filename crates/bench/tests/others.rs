@@ -1,4 +1,5 @@
 //! The alternatives, for real where the machine has them; elsewhere they say why not.
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::{
     fs,

@@ -170,10 +170,7 @@ mod tests {
         Program {
             name: "shell",
             method: String::new(),
-            line: line(
-                Path::new("/bin/sh"),
-                ["-c", script].map(|word| word.as_ref()),
-            ),
+            line: line(Path::new("/bin/sh"), ["-c", script].map(AsRef::as_ref)),
             until,
         }
     }

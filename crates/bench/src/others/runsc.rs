@@ -17,7 +17,7 @@ const REMOVAL: Duration = Duration::from_secs(20);
 
 struct Runsc {
     program: Program,
-    runsc: PathBuf,
+    executable: PathBuf,
     state: PathBuf,
     rounds: u64,
 }
@@ -40,7 +40,7 @@ pub(super) async fn new(place: &Place) -> Result<Box<dyn Way>, Failure> {
             line,
             until: Until::FirstOutput,
         },
-        runsc,
+        executable: runsc,
         state,
         rounds: 0,
     };
@@ -68,7 +68,7 @@ impl Way for Runsc {
         }
         let result = self.program.round().await;
         if result.is_err() {
-            let mut line = start_of_line(&self.runsc, &self.state);
+            let mut line = start_of_line(&self.executable, &self.state);
             line.extend(["delete".into(), "--force".into(), container]);
             // The first failure is the one to tell: this one mostly means that nothing was left.
             let _told = output_of(&line, REMOVAL).await;

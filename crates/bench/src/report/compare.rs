@@ -1,0 +1,61 @@
+//! What the rows of a group are compared with.
+
+use super::{Group, Row};
+
+/// Rows of our own are named after us.
+pub(super) const OURS: &str = "soulbox";
+
+impl Row {
+    pub(super) fn is_ours(&self) -> bool {
+        self.name.starts_with(OURS)
+    }
+
+    pub(super) fn p50(&self) -> Option<f64> {
+        self.summary.map(|summary| summary.p50)
+    }
+}
+
+impl Group {
+    /// The row that the others are a multiple of: the first of ours that was measured, else the
+    /// first; `None` where there is nothing to compare.
+    pub(super) fn subject(&self) -> Option<&Row> {
+        let mut measured = self.rows.iter().filter(|row| row.summary.is_some());
+        if measured.clone().count() < 2 {
+            return None;
+        }
+        measured
+            .clone()
+            .find(|row| row.is_ours())
+            .or_else(|| measured.next())
+    }
+
+    /// How many times the subject's time this row takes, by their medians.
+    pub(super) fn multiple(&self, row: &Row) -> Option<f64> {
+        let (ours, its) = (self.subject()?.p50()?, row.p50()?);
+        (ours > 0.0).then(|| its / ours)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::tests::{group, row};
+
+    #[test]
+    fn rows_are_multiples_of_the_first_of_ours() {
+        let group = group(vec![
+            row("bare clone", &[2.0]),
+            row("soulbox, warm", &[4.0]),
+            row("soulbox, cold", &[20.0]),
+            row("docker run", &[400.0]),
+        ]);
+        let multiples: Vec<_> = group.rows.iter().map(|row| group.multiple(row)).collect();
+        assert_eq!(multiples, [Some(0.5), Some(1.0), Some(5.0), Some(100.0)]);
+    }
+
+    #[test]
+    fn one_row_alone_is_compared_with_nothing() {
+        let group = group(vec![row("soulbox", &[4.0]), row("docker run", &[])]);
+        assert!(group.subject().is_none());
+        assert_eq!(group.multiple(&group.rows[0]), None);
+    }
+}
