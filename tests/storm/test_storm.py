@@ -10,7 +10,7 @@ import pytest
 from storm.plan import Fate, Target, draw
 from storm.series import run, server_for
 
-SEED = int(os.environ.get("SOULBOX_STORM_SEED", "6"))
+SEED = int(os.environ.get("SOULBOX_STORM_SEED", "20"))
 ROUNDS = 2
 CREATES = 40
 

@@ -1,0 +1,69 @@
+"""What a storm takes for true, and what not: a judge that lets everything pass would find nothing."""
+
+import base64
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from storm.client import Life, Refused, end_reason, output
+from storm.plan import Fate, Wish
+from storm.rounds import Round
+from storm.tally import Tally
+from storm.wire import Answer
+
+
+def gone(message):
+    return Answer(404, {}, json.dumps({"code": 404, "message": message}).encode(), 0.1)
+
+
+def stream(*messages, flag=0):
+    frames = [json.dumps(each).encode() for each in messages]
+    return b"".join(bytes([flag]) + len(each).to_bytes(4) + each for each in frames)
+
+
+def printed(text):
+    return {"event": {"data": {"stdout": base64.b64encode(text).decode()}}}
+
+
+def test_the_reason_of_an_end_is_read_from_the_answer():
+    text = 'Sandbox "i1" doesn\'t exist or you don\'t have access to it'
+    assert end_reason(gone(f"{text} (ended at 2026-01-01T00:00:00.000Z, died: signal 9)")) == "died"
+    assert end_reason(gone(f"{text} (ended, killed)")) == "killed"
+    assert end_reason(gone(text)) is None
+
+
+def test_a_command_that_did_not_end_well_has_no_output():
+    ended = {"event": {"end": {"exited": True, "status": "exit status 0"}}}
+    assert output(stream(printed(b"wit"), printed(b"ness"), ended)) == "witness"
+    with pytest.raises(Refused):
+        output(stream(printed(b"half")))
+    with pytest.raises(Refused):
+        output(stream(printed(b"half"), {"event": {"end": {"exitCode": 1}}}))
+    with pytest.raises(Refused):
+        output(stream(printed(b"half")) + stream({"error": {"code": "unavailable"}}, flag=2))
+
+
+def strays_of(life, count):
+    judged = SimpleNamespace(lives=[life], tally=Tally())
+    Round.count_strays(judged, [{"metadata": {"storm": life.name}}] * count)
+    return judged.tally.leaked
+
+
+@pytest.mark.parametrize("keyed, unknown, keys, may", [
+    (False, 0, [], 0),  # it was refused or answered: it has left nothing else
+    (False, 2, [], 2),  # cut twice: each attempt may have made one
+    (True, 3, ["a"], 1),  # one key, one sandbox, however often it was cut
+    (True, 3, ["a", "b"], 2),
+])  # fmt: skip
+def test_creates_leave_only_the_sandboxes_that_their_answers_allow(keyed, unknown, keys, may):
+    life = Life(Wish(1, Fate.STAY, keyed, 0.1, "w"), "1-1", unknown=unknown, keys=keys)
+    assert strays_of(life, may) == 0
+    assert strays_of(life, may + 1) == 1
+
+
+def test_a_sandbox_of_no_known_create_is_a_leak():
+    life = Life(Wish(1, Fate.STAY, False, 0.1, "w"), "1-1")
+    judged = SimpleNamespace(lives=[life], tally=Tally())
+    Round.count_strays(judged, [{"metadata": {}}])
+    assert judged.tally.leaked == 1
