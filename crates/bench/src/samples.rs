@@ -8,6 +8,8 @@ use crate::Failure;
 
 /// A way that fails so often before it is measured does not work here.
 const GIVE_UP: usize = 3;
+/// Nor one that fails so often one after another: each may take as long as its time limit.
+const GIVE_UP_IN_A_ROW: usize = 5;
 
 /// The times of one way, in the order they were taken.
 #[derive(Debug, Clone, Default)]
@@ -15,12 +17,14 @@ pub struct Samples {
     times: Vec<Duration>,
     failures: usize,
     failed_warming: usize,
+    failed_in_a_row: usize,
     first_failure: Option<String>,
 }
 
 impl Samples {
     pub fn add(&mut self, took: Duration) {
         self.times.push(took);
+        self.failed_in_a_row = 0;
     }
 
     pub fn failed(&mut self, failure: &Failure, warming: bool) {
@@ -29,11 +33,25 @@ impl Samples {
             self.failed_warming += 1;
         } else {
             self.failures += 1;
+            self.failed_in_a_row += 1;
+        }
+    }
+
+    /// Those of another run of the same.
+    pub fn merge(&mut self, other: &Self) {
+        self.times.extend_from_slice(&other.times);
+        self.failures += other.failures;
+        if self.first_failure.is_none() {
+            self.first_failure.clone_from(&other.first_failure);
         }
     }
 
     pub fn is_given_up(&self) -> bool {
-        self.failed_warming >= GIVE_UP
+        self.failed_warming >= GIVE_UP || self.failed_in_a_row >= GIVE_UP_IN_A_ROW
+    }
+
+    pub fn failures(&self) -> usize {
+        self.failures
     }
 
     pub fn first_failure(&self) -> Option<&str> {

@@ -1,22 +1,40 @@
 //! One way of doing a thing, timed round by round.
 
-use std::time::Duration;
+use std::{error::Error as StdError, fmt::Write as _, time::Duration};
 
 use async_trait::async_trait;
 
 use crate::Samples;
 
 /// Rounds that fill caches and are not counted.
-const WARM_UP: usize = 3;
+pub const WARM_UP: usize = 3;
 
 /// Why a round could not be measured, or a way is not there.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
 
 impl Failure {
     pub fn new(error: impl std::fmt::Display) -> Self {
         Self(error.to_string())
+    }
+
+    /// With everything that caused it.
+    pub fn caused(error: &dyn StdError) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            // Writing to a String cannot fail.
+            write!(text, ": {error}").ok();
+            cause = error.source();
+        }
+        Self(text)
+    }
+}
+
+impl From<soulbox_client::Error> for Failure {
+    fn from(error: soulbox_client::Error) -> Self {
+        Self::caused(&error)
     }
 }
 
@@ -35,15 +53,26 @@ pub trait Way: Send {
 }
 
 /// Rounds of the ways alternate, so that a slow moment of the machine meets all of them. A failed
-/// round is counted, not dropped; a way that fails in its warm-up three times is given up.
+/// round is counted, not dropped; a way that fails again and again is given up.
 pub async fn alternate(ways: &mut [Box<dyn Way>], rounds: usize) -> Vec<Samples> {
+    alternate_telling(ways, rounds, WARM_UP, |_| {}).await
+}
+
+/// As [`alternate`], and tells how many of all rounds are done.
+pub async fn alternate_telling(
+    ways: &mut [Box<dyn Way>],
+    rounds: usize,
+    warm_up: usize,
+    mut done: impl FnMut(usize),
+) -> Vec<Samples> {
     let mut all: Vec<Samples> = ways.iter().map(|_| Samples::default()).collect();
-    for round in 0..rounds + WARM_UP {
+    for round in 0..rounds + warm_up {
+        done(round);
         for (way, samples) in ways.iter_mut().zip(&mut all) {
             if samples.is_given_up() {
                 continue;
             }
-            match (way.round().await, round < WARM_UP) {
+            match (way.round().await, round < warm_up) {
                 (Ok(_), true) => {}
                 (Ok(took), false) => samples.add(took),
                 (Err(failure), warming) => samples.failed(&failure, warming),
@@ -51,4 +80,75 @@ pub async fn alternate(ways: &mut [Box<dyn Way>], rounds: usize) -> Vec<Samples>
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes as many milliseconds as its rounds are old, and fails in those that are told.
+    struct Counting {
+        round: u64,
+        fails: fn(u64) -> bool,
+    }
+
+    #[async_trait]
+    impl Way for Counting {
+        fn name(&self) -> &'static str {
+            "counting"
+        }
+
+        fn method(&self) -> &'static str {
+            ""
+        }
+
+        async fn round(&mut self) -> Result<Duration, Failure> {
+            self.round += 1;
+            if (self.fails)(self.round) {
+                return Err(Failure::new(format!("round {}", self.round)));
+            }
+            Ok(Duration::from_millis(self.round))
+        }
+    }
+
+    async fn alternated(fails: fn(u64) -> bool) -> Samples {
+        let mut ways: Vec<Box<dyn Way>> = vec![Box::new(Counting { round: 0, fails })];
+        alternate(&mut ways, 10).await.remove(0)
+    }
+
+    #[tokio::test]
+    async fn the_first_rounds_warm_up_and_are_not_counted() {
+        let summary = alternated(|_| false).await.summary().unwrap();
+        assert_eq!((summary.count, summary.failures), (10, 0));
+        assert_eq!((summary.least, summary.most), (4.0, 13.0));
+    }
+
+    #[tokio::test]
+    async fn a_failed_round_is_counted_and_told() {
+        let samples = alternated(|round| round == 7).await;
+        let summary = samples.summary().unwrap();
+        assert_eq!((summary.count, summary.failures), (9, 1));
+        assert_eq!(samples.first_failure(), Some("round 7"));
+    }
+
+    #[tokio::test]
+    async fn a_way_that_never_works_is_given_up() {
+        let samples = alternated(|_| true).await;
+        assert_eq!(samples.summary(), None);
+        assert!(samples.is_given_up());
+        let later = alternated(|round| round > 5).await;
+        assert_eq!(later.summary().map(|summary| summary.failures), Some(5));
+    }
+
+    #[test]
+    fn a_failure_tells_its_causes() {
+        let error = soulbox_client::Error::Unreachable {
+            url: "http://x".to_owned(),
+            source: std::io::Error::other("refused"),
+        };
+        assert_eq!(
+            Failure::from(error).to_string(),
+            "cannot connect to http://x: refused"
+        );
+    }
 }

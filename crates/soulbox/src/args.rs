@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use soulbox_client::config::DEFAULT_DATA_DIR;
 use soulbox_types::Secret;
 
+mod bench;
 mod create;
 mod files;
 mod keys;
@@ -15,6 +16,7 @@ mod rest;
 mod template;
 mod values;
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use create::CreateArgs;
 pub(crate) use files::{CopyArgs, Place};
 pub(crate) use keys::{KeyCommand, Offline};
@@ -100,6 +102,10 @@ Examples:
         #[command(subcommand)]
         command: KeyCommand,
     },
+    Bench(Box<BenchArgs>),
+    /// The server of a bench
+    #[command(name = soulbox_bench::SERVER_COMMAND, hide = true)]
+    BenchServer(Box<soulbox_server::ServeArgs>),
     Completions(CompletionsArgs),
     Version(VersionArgs),
 }

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::{args::Command, sandbox::Interrupted};
 
 mod attach;
+mod bench;
 mod completions;
 mod cp;
 mod doctor;
@@ -44,6 +45,8 @@ pub(crate) async fn dispatch(command: Command) -> Result<u8> {
         Command::Resume(args) => rest::resume(&args).await,
         Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,
+        Command::Bench(args) => bench::run(&args).await,
+        Command::BenchServer(args) => bench::serve(*args).await,
         Command::Completions(args) => completions::run(&args),
         Command::Version(args) => version::run(&args),
     };

@@ -11,6 +11,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
+use soulbox_bench::floor;
 use soulbox_doctor::PROBE_COMMAND;
 
 mod args;
@@ -30,17 +31,22 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_millis(100);
 const SERVER_SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    // The doctor tries dangerous things in copies of this program, which must have one thread.
+    // The doctor tries dangerous things in copies of this program, and the bench clones in one;
+    // they must have one thread.
     let mut words = std::env::args_os()
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned());
-    if let (Some(PROBE_COMMAND), Some(name)) = (words.next().as_deref(), words.next()) {
-        return soulbox_doctor::probe(&name);
+    match (words.next().as_deref(), words.next()) {
+        (Some(PROBE_COMMAND), Some(name)) => return soulbox_doctor::probe(&name),
+        (Some(floor::COMMAND), Some(task)) => return floor::serve(&task),
+        _ => {}
     }
     let cli = args::Cli::parse();
     let failure_code = cli.command.failure_code();
     let shutdown_limit = match cli.command {
-        args::Command::Serve(_) | args::Command::Dns(_) => SERVER_SHUTDOWN_LIMIT,
+        args::Command::Serve(_) | args::Command::BenchServer(_) | args::Command::Dns(_) => {
+            SERVER_SHUTDOWN_LIMIT
+        }
         _ => SHUTDOWN_LIMIT,
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread()

@@ -1,0 +1,165 @@
+//! The servers that are measured: started here, one per size of the warm pool, or one that runs
+//! already.
+//!
+//! A server of our own ends with us, whatever ends us: it reads our end of a pipe
+//! ([`SERVER_COMMAND`]), and when that closes it ends its sandboxes, itself and its folder.
+
+mod own;
+mod pool;
+
+use std::path::PathBuf;
+
+use futures_util::future::try_join_all;
+use soulbox_client::Client;
+
+pub(crate) use own::OwnServer;
+pub use own::{SERVER_COMMAND, end_all};
+pub(crate) use pool::{REST, filled};
+
+use crate::{
+    Error, Failure, Options, Progress, ServerChoice,
+    subject::{Mark, Subject},
+};
+
+/// Sandboxes kept ready by a server that is measured warm: the default of `soulbox serve`.
+pub(crate) const EVERYDAY: usize = 8;
+
+#[derive(Debug)]
+pub(crate) enum Fleet {
+    Own(Own),
+    Running { client: Client, mark: Mark },
+}
+
+/// Servers of our own, by the size of their pool.
+#[derive(Debug)]
+pub(crate) struct Own {
+    program: PathBuf,
+    scratch: PathBuf,
+    arguments: Vec<String>,
+    most_sandboxes: usize,
+    mark: Mark,
+    servers: Vec<(usize, OwnServer)>,
+    started: usize,
+}
+
+impl Fleet {
+    pub(crate) fn new(options: &Options, scratch: PathBuf) -> Self {
+        let mark = Mark::new();
+        match &options.server {
+            ServerChoice::Own {
+                program, arguments, ..
+            } => Self::Own(Own {
+                program: program.clone(),
+                scratch,
+                arguments: arguments.clone(),
+                most_sandboxes: options.most_sandboxes(),
+                mark,
+                servers: Vec::new(),
+                started: 0,
+            }),
+            ServerChoice::Running(client) => Self::Running {
+                client: client.as_ref().clone(),
+                mark,
+            },
+        }
+    }
+
+    /// Servers with pools of these sizes, and no other pools: they use memory and cpu. A server
+    /// that runs already cannot be had with another pool than it has.
+    pub(crate) async fn only(
+        &mut self,
+        pools: &[usize],
+    ) -> Result<Vec<Result<Subject, Failure>>, Error> {
+        match self {
+            Self::Own(own) => {
+                // One without a pool that nobody asks does nothing.
+                own.keep(|pool| pool == 0 || pools.contains(&pool)).await;
+                own.start(pools).await?;
+                let subjects = pools.iter().map(|pool| own.subject(*pool));
+                Ok(subjects.collect())
+            }
+            Self::Running { client, mark } => Ok(pools
+                .iter()
+                .map(|pool| match pool {
+                    0 => Err(Failure::new(
+                        "a running server is taken as it is: only one that the bench starts can \
+                         be without a pool",
+                    )),
+                    _ => Ok(Subject::elsewhere(client.clone(), mark.clone())),
+                })
+                .collect()),
+        }
+    }
+
+    /// As users have it.
+    pub(crate) async fn everyday(&mut self) -> Result<Result<Subject, Failure>, Error> {
+        Ok(self.only(&[EVERYDAY]).await?.remove(0))
+    }
+
+    /// For what has nothing to do with a pool: one of our own has none, which would only be busy.
+    pub(crate) async fn plain(&mut self) -> Result<Result<Subject, Failure>, Error> {
+        let pool = match self {
+            Self::Own(_) => 0,
+            Self::Running { .. } => EVERYDAY,
+        };
+        Ok(self.only(&[pool]).await?.remove(0))
+    }
+
+    /// Ends every sandbox that was made, and the servers that were started.
+    pub(crate) async fn close(&mut self, progress: &dyn Progress) {
+        match self {
+            Self::Own(own) => own.keep(|_| false).await,
+            Self::Running { client, mark } => {
+                if let Err(failure) = mark.sweep(client).await {
+                    progress.note(&format!(
+                        "not all sandboxes of the bench could be ended ({failure}); they end at \
+                         their timeouts"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl Own {
+    async fn keep(&mut self, wanted: impl Fn(usize) -> bool) {
+        let servers = std::mem::take(&mut self.servers);
+        let (kept, ended): (Vec<_>, Vec<_>) =
+            servers.into_iter().partition(|(pool, _)| wanted(*pool));
+        self.servers = kept;
+        let ends = ended.into_iter().map(|(_, server)| server.stop());
+        futures_util::future::join_all(ends).await;
+    }
+
+    async fn start(&mut self, pools: &[usize]) -> Result<(), Error> {
+        let missing: Vec<usize> = pools
+            .iter()
+            .copied()
+            .filter(|pool| !self.servers.iter().any(|(known, _)| known == pool))
+            .collect();
+        let first = self.started;
+        self.started += missing.len();
+        let starts = missing.iter().enumerate().map(|(number, pool)| {
+            let data = self.scratch.join(format!("server-{}", first + number));
+            let mut arguments = vec![
+                "--warm".to_owned(),
+                pool.to_string(),
+                "--max-sandboxes".to_owned(),
+                self.most_sandboxes.to_string(),
+            ];
+            arguments.extend(self.arguments.iter().cloned());
+            OwnServer::start(&self.program, data, arguments)
+        });
+        let servers = try_join_all(starts).await?;
+        self.servers.extend(missing.into_iter().zip(servers));
+        Ok(())
+    }
+
+    fn subject(&self, pool: usize) -> Result<Subject, Failure> {
+        self.servers
+            .iter()
+            .find(|(known, _)| *known == pool)
+            .map(|(_, server)| Subject::own(server, self.mark.clone(), pool))
+            .ok_or_else(|| Failure::new("the server is not there"))
+    }
+}

@@ -1,0 +1,196 @@
+//! What of a run is wanted.
+
+use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr, time::Duration};
+
+use soulbox_client::Client;
+
+/// One subject of measurement; the order is that of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suite {
+    Create,
+    /// With the same pool as much of `create`.
+    Throughput,
+    Exec,
+    Pty,
+    Files,
+    RunCode,
+    Rest,
+    Density,
+    Scale,
+}
+
+impl Suite {
+    pub const ALL: [Self; 9] = [
+        Self::Create,
+        Self::Throughput,
+        Self::Exec,
+        Self::Pty,
+        Self::Files,
+        Self::RunCode,
+        Self::Rest,
+        Self::Density,
+        Self::Scale,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Exec => "exec",
+            Self::Pty => "pty",
+            Self::Files => "files",
+            Self::RunCode => "run_code",
+            Self::Rest => "rest",
+            Self::Throughput => "throughput",
+            Self::Density => "density",
+            Self::Scale => "scale",
+        }
+    }
+
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Create => {
+                "from the request for a sandbox to the first output of a command in it: one by \
+                 one, one every 200 ms, many at once; warm and cold"
+            }
+            Self::Exec => "a command in a running sandbox, to its end",
+            Self::Pty => "one key stroke on a terminal, to its echo",
+            Self::Files => "writing and reading a small and a large file",
+            Self::RunCode => "`1+1` in the code interpreter",
+            Self::Rest => "pause, resume, snapshot, fork into one and into many",
+            Self::Throughput => "whole short runs per second, and commands per second",
+            Self::Density => "memory of an idle sandbox, everything counted",
+            Self::Scale => "what each operation costs among few and among many sandboxes",
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Suite {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|suite| suite.name() == text);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.into_iter().map(Self::name).collect();
+            format!("there are {}", names.join(", "))
+        })
+    }
+}
+
+/// Whom to measure.
+#[derive(Debug, Clone)]
+pub enum ServerChoice {
+    /// Servers of our own, made of `program`, on folders below `scratch`.
+    Own {
+        program: PathBuf,
+        scratch: PathBuf,
+        /// For `soulbox serve`, after ours.
+        arguments: Vec<String>,
+    },
+    Running(Box<Client>),
+}
+
+/// What to do about Docker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DockerChoice {
+    /// Use the daemon that runs, else start one on a folder of our own.
+    #[default]
+    Start,
+    /// Only the daemon that runs.
+    Use,
+    Off,
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub server: ServerChoice,
+    pub suites: BTreeSet<Suite>,
+    /// Timed rounds per way.
+    pub rounds: usize,
+    /// Rounds before them that are not counted.
+    pub warm_up: usize,
+    /// Sandboxes of one burst, and of the staggered run.
+    pub burst: usize,
+    /// How often the burst is repeated.
+    pub bursts: usize,
+    /// Copies of the large fork; at most 100.
+    pub copies: u32,
+    /// Idle sandboxes of `density` and `scale`.
+    pub sandboxes: usize,
+    /// Bytes of the large file.
+    pub large_file: usize,
+    /// How long `throughput` goes on, for each of its parts.
+    pub span: Duration,
+    /// Clients at the same time in `throughput`.
+    pub parallel: usize,
+    /// Build the interpreter's template when it is missing.
+    pub with_interpreter: bool,
+    /// Measure the alternatives too.
+    pub compare: bool,
+    pub docker: DockerChoice,
+}
+
+impl Options {
+    pub fn full(server: ServerChoice) -> Self {
+        Self {
+            server,
+            suites: Suite::ALL.into(),
+            rounds: 50,
+            warm_up: crate::WARM_UP,
+            burst: 100,
+            bursts: 3,
+            copies: 100,
+            sandboxes: 100,
+            large_file: 64 << 20,
+            span: Duration::from_secs(10),
+            parallel: 8,
+            with_interpreter: false,
+            compare: true,
+            docker: DockerChoice::default(),
+        }
+    }
+
+    /// Every path of it, with figures that mean nothing.
+    pub fn quick(server: ServerChoice) -> Self {
+        Self {
+            rounds: 3,
+            warm_up: 1,
+            // A server with this pool is needed anyway.
+            burst: crate::fleet::EVERYDAY,
+            bursts: 1,
+            copies: 3,
+            sandboxes: 12,
+            large_file: 4 << 20,
+            span: Duration::from_secs(1),
+            parallel: 4,
+            ..Self::full(server)
+        }
+    }
+
+    /// What a server must be able to hold.
+    pub(crate) fn most_sandboxes(&self) -> usize {
+        const SPARE: usize = 100;
+        let most = self.sandboxes.max(self.burst).max(self.copies as usize);
+        (most + SPARE).max(1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_are_known_by_their_names() {
+        for suite in Suite::ALL {
+            assert_eq!(suite.name().parse(), Ok(suite));
+            assert!(!suite.about().is_empty());
+        }
+        let error = "creat".parse::<Suite>().unwrap_err();
+        assert!(error.contains("create, throughput"), "{error}");
+    }
+}

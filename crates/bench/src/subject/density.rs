@@ -1,0 +1,154 @@
+//! What an idle sandbox weighs, everything counted.
+
+use futures_util::{StreamExt, stream};
+
+use super::{AT_ONCE, Bench, Subject, calls, group, population::Crowd};
+use crate::{
+    Failure, Samples, Suite,
+    host::{self, Reading},
+    report::{Figure, Group, Row},
+};
+
+pub(crate) const MEMORY: &str = "memory per sandbox";
+pub(crate) const LARGEST: &str = "the largest of these";
+pub(crate) const ALIVE: &str = "sandboxes alive";
+pub(crate) const ANSWERED: &str = "answered an exec";
+
+pub(super) async fn reading(subject: &Subject) -> Result<Reading, Failure> {
+    let Some(host) = subject.host.clone() else {
+        return Err(Failure::new(
+            "a running server's memory is not looked at: only that of one that the bench starts",
+        ));
+    };
+    host::settled(host.pid, host.data).await
+}
+
+pub(super) async fn measure(bench: &Bench<'_>, crowd: &Crowd) -> Group {
+    let alive = crowd.residents.len();
+    let answers = answers(bench, crowd).await;
+    bench.tell(Suite::Density, "reading the machine's books", 0, 0);
+    let memory = match (&crowd.before, reading(&crowd.subject).await) {
+        (Ok(before), Ok(after)) => memory_row(before, &after, alive),
+        (Err(failure), _) => Row::skipped(MEMORY, &failure.0),
+        (_, Err(failure)) => Row::skipped(MEMORY, &failure.0),
+    };
+    let makes = Row::of(
+        "create, 16 at a time",
+        "the request for a sandbox, cold, while the crowd grows",
+        &crowd.makes,
+    );
+    let mut answers_row = Row::of(
+        "exec in each of them",
+        "`true` in every sandbox, 16 at a time, to its end",
+        &answers,
+    );
+    answers_row.figures = vec![count(ALIVE, alive), count(ANSWERED, answers.times().len())];
+    let method = format!(
+        "{alive} sandboxes that have run one command and idle. Memory is read before them and \
+         after, when it no longer moves, and divided by their number: the fall of the machine's \
+         MemAvailable (with it the kernel's slabs, stacks, page tables and per-cpu areas); the \
+         growth of the PSS, and of the private dirty pages, of all processes of the sandboxes and \
+         of the server; what the sandboxes' control groups are charged."
+    );
+    let title = format!("{alive} idle sandboxes");
+    group("density", &title, &method, vec![memory, makes, answers_row])
+}
+
+async fn answers(bench: &Bench<'_>, crowd: &Crowd) -> Samples {
+    let alive = crowd.residents.len();
+    let mut samples = Samples::default();
+    let mut calls = stream::iter(&crowd.residents)
+        .map(async |made| calls::execute(&made.envd).await)
+        .buffer_unordered(AT_ONCE);
+    let mut done = 0;
+    while let Some(result) = calls.next().await {
+        done += 1;
+        bench.tell(Suite::Density, "exec in each", done, alive);
+        match result {
+            Ok(took) => samples.add(took),
+            Err(failure) => samples.failed(&failure, false),
+        }
+    }
+    samples
+}
+
+fn memory_row(before: &Reading, after: &Reading, alive: usize) -> Row {
+    let mut row = Row::of(MEMORY, "see above", &Samples::default());
+    let each = |name: &str, bytes: i64| mebibytes(name, bytes, alive);
+    let counted = [
+        each("fall of MemAvailable", before.available - after.available),
+        each("PSS of all processes", after.pss - before.pss),
+        each("charged to control groups", after.charged - before.charged),
+    ];
+    let largest = counted
+        .iter()
+        .map(|figure| figure.value)
+        .fold(0.0, f64::max);
+    row.figures.extend(counted);
+    row.figures.push(Figure {
+        name: LARGEST.to_owned(),
+        value: largest,
+        unit: "MiB".to_owned(),
+    });
+    row.figures.extend([
+        each(
+            "private dirty pages of all processes",
+            after.private_dirty - before.private_dirty,
+        ),
+        each(
+            "of the PSS: the server's",
+            after.server_pss - before.server_pss,
+        ),
+        each("the kernel's slabs", after.slab - before.slab),
+        each(
+            "kernel stacks, page tables, per-cpu",
+            after.kernel - before.kernel,
+        ),
+    ]);
+    row
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an average over megabytes")]
+fn mebibytes(name: &str, bytes: i64, among: usize) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        value: bytes as f64 / f64::from(1 << 20) / among.max(1) as f64,
+        unit: "MiB".to_owned(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+fn count(name: &str, count: usize) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        value: count as f64,
+        unit: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_of_the_three_counts_is_the_one_that_is_judged() {
+        let before = Reading {
+            available: 1000 << 20,
+            ..Reading::default()
+        };
+        let after = Reading {
+            available: 980 << 20,
+            pss: 30 << 20,
+            charged: 10 << 20,
+            private_dirty: 90 << 20,
+            ..Reading::default()
+        };
+        let row = memory_row(&before, &after, 10);
+        let value = |name: &str| {
+            let found = row.figures.iter().find(|figure| figure.name == name);
+            found.map(|figure| figure.value)
+        };
+        assert_eq!(value("fall of MemAvailable"), Some(2.0));
+        assert_eq!(value(LARGEST), Some(3.0));
+    }
+}

@@ -1,0 +1,58 @@
+//! How the bench knows its own sandboxes again, on a server that has others too.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::{StreamExt, stream};
+use soulbox_client::Client;
+use tokio::time::timeout;
+
+use super::AT_ONCE;
+use crate::Failure;
+
+const NAME: &str = "soulbox-bench";
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Mark(Arc<str>);
+
+impl Mark {
+    pub(crate) fn new() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = since.unwrap_or_default().as_nanos();
+        Self(format!("{}-{nanos}", std::process::id()).into())
+    }
+
+    pub(super) fn metadata(&self) -> BTreeMap<String, String> {
+        [(NAME.to_owned(), self.0.to_string())].into()
+    }
+
+    /// Ends every sandbox that has it, also those that come to be only now.
+    pub(crate) async fn sweep(&self, client: &Client) -> Result<(), Failure> {
+        let sweep = async {
+            loop {
+                let listed = client.list().await?;
+                let ours: Vec<String> = listed
+                    .into_iter()
+                    .filter(|one| one.metadata.get(NAME).is_some_and(|mark| **mark == *self.0))
+                    .map(|one| one.id)
+                    .collect();
+                if ours.is_empty() {
+                    return Ok(());
+                }
+                stream::iter(ours)
+                    .for_each_concurrent(AT_ONCE, async |id| {
+                        // Whatever could not be ended is in the next list.
+                        client.kill(&id).await.ok();
+                    })
+                    .await;
+            }
+        };
+        timeout(LIMIT, sweep)
+            .await
+            .map_err(|_| Failure::new("they do not end"))?
+    }
+}

@@ -1,0 +1,182 @@
+//! Pause, resume, snapshot and fork.
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::time::sleep;
+
+use super::{Bench, LIFE_SECONDS, LONG_LIFE_SECONDS, Made, Subject, TEMPLATE, Ways, group};
+use crate::{
+    Error, Failure, Suite, Way,
+    fleet::REST,
+    report::{Group, Row},
+};
+
+pub(crate) const PAUSE: &str = "pause";
+pub(crate) const RESUME: &str = "resume";
+const SNAPSHOT: &str = "snapshot";
+const FORK: &str = "fork into one";
+const FORK_MANY: &str = "fork into many";
+/// Each of these makes up to a hundred sandboxes.
+const MOST_FORKS_INTO_MANY: usize = 5;
+
+#[derive(Debug)]
+enum Operation {
+    Pause,
+    Resume,
+    Snapshot,
+    Fork(u32),
+}
+
+#[derive(Debug)]
+struct Rest {
+    subject: Subject,
+    made: Made,
+    operation: Operation,
+}
+
+#[async_trait]
+impl Way for Rest {
+    fn name(&self) -> &str {
+        match self.operation {
+            Operation::Pause => PAUSE,
+            Operation::Resume => RESUME,
+            Operation::Snapshot => SNAPSHOT,
+            Operation::Fork(1) => FORK,
+            Operation::Fork(_) => FORK_MANY,
+        }
+    }
+
+    fn method(&self) -> &'static str {
+        match self.operation {
+            Operation::Pause => "POST /sandboxes/ID/pause; it is woken again outside the time",
+            Operation::Resume => {
+                "POST /v2/sandboxes/ID/connect of a paused one; it is paused outside the time"
+            }
+            Operation::Snapshot => "POST /sandboxes/ID/snapshots; deleted outside the time",
+            Operation::Fork(_) => {
+                "POST /sandboxes/ID/fork, until all copies are answered, which run; they are \
+                 ended outside the time"
+            }
+        }
+    }
+
+    async fn round(&mut self) -> Result<Duration, Failure> {
+        // What the server does after the last answer should not be in this one.
+        sleep(REST).await;
+        match self.operation {
+            Operation::Pause => self.pause_and_resume().await.map(|(paused, _)| paused),
+            Operation::Resume => self.pause_and_resume().await.map(|(_, resumed)| resumed),
+            Operation::Snapshot => self.snapshot().await,
+            Operation::Fork(count) => self.fork(count).await,
+        }
+    }
+}
+
+impl Rest {
+    async fn pause_and_resume(&self) -> Result<(Duration, Duration), Failure> {
+        let client = &self.subject.client;
+        let begun = Instant::now();
+        client.pause(&self.made.id).await?;
+        let paused = begun.elapsed();
+        let begun = Instant::now();
+        client.connect(&self.made.id, LONG_LIFE_SECONDS).await?;
+        let resumed = begun.elapsed();
+        // It must really be awake.
+        super::calls::execute(&self.made.envd).await?;
+        Ok((paused, resumed))
+    }
+
+    async fn snapshot(&self) -> Result<Duration, Failure> {
+        let client = &self.subject.client;
+        let begun = Instant::now();
+        let snapshot = client.snapshot(&self.made.id).await?;
+        let took = begun.elapsed();
+        client.delete_template(&snapshot.id).await?;
+        Ok(took)
+    }
+
+    async fn fork(&self, count: u32) -> Result<Duration, Failure> {
+        let client = &self.subject.client;
+        let begun = Instant::now();
+        let copies = client.fork(&self.made.id, count, LIFE_SECONDS).await?;
+        let took = begun.elapsed();
+        let mut refused = None;
+        let mut made = Vec::new();
+        for copy in copies {
+            match copy {
+                Ok(sandbox) => made.push(self.subject.enter(sandbox)),
+                Err(error) => refused = Some(error),
+            }
+        }
+        // Before they go, that they run.
+        let answered = match made.last() {
+            Some(last) => super::calls::execute(&last.envd).await.map(drop),
+            None => Err(Failure::new("there are no copies")),
+        };
+        self.subject.end_all(made).await;
+        if let Some(error) = refused {
+            return Err(error.into());
+        }
+        answered.map(|()| took)
+    }
+}
+
+pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
+    let found = bench.fleet.plain().await?;
+    let options = bench.options;
+    let few = [
+        Operation::Pause,
+        Operation::Resume,
+        Operation::Snapshot,
+        Operation::Fork(1),
+    ];
+    let many = [Operation::Fork(options.copies)];
+    let many_rounds = options.rounds.min(MOST_FORKS_INTO_MANY);
+    Ok(vec![
+        group(
+            "rest",
+            "Pause, resume, snapshot, fork",
+            "Of an idle sandbox that runs. Rounds alternate between the operations, each of which \
+             has a sandbox of its own.",
+            rows(bench, &found, few.into(), options.rounds).await,
+        ),
+        group(
+            "fork-many",
+            &format!("A fork into {}", options.copies),
+            "One request for all copies.",
+            rows(bench, &found, many.into(), many_rounds).await,
+        ),
+    ])
+}
+
+async fn rows(
+    bench: &Bench<'_>,
+    found: &Result<Subject, Failure>,
+    operations: Vec<Operation>,
+    rounds: usize,
+) -> Vec<Row> {
+    let (mut ways, mut all) = (Ways::default(), Vec::new());
+    for operation in operations {
+        let way = match found {
+            Ok(subject) => subject.make(TEMPLATE, LONG_LIFE_SECONDS).await.map(|made| {
+                all.push(made.clone());
+                Rest {
+                    subject: subject.clone(),
+                    made,
+                    operation,
+                }
+            }),
+            Err(failure) => Err(failure.clone()),
+        };
+        ways.add("soulbox", way.map(|way| -> Box<dyn Way> { Box::new(way) }));
+    }
+    let mut rows = bench
+        .rows(Suite::Rest, "one by one", &mut ways.ways, rounds)
+        .await;
+    rows.append(&mut ways.absent);
+    if let Ok(subject) = found {
+        subject.end_all(all).await;
+    }
+    rows
+}

@@ -1,0 +1,291 @@
+//! The promises, and whether the run kept them.
+
+use crate::{
+    Summary,
+    report::{Group, Row, Verdict},
+    subject::{bursts, create, density, exec, files, rest, run_code, scale},
+};
+
+/// How the figure of a run is held against its promise.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn keeps(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(limit) => value <= limit,
+            Self::AtLeast(limit) => value >= limit,
+        }
+    }
+}
+
+/// In the order of the acceptance, then the budget's.
+pub(crate) fn of(groups: &[Group]) -> Vec<Verdict> {
+    let book = Book(groups);
+    [against_others(book), crowd(book), burst(book), budget(book)].concat()
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Book<'a>(&'a [Group]);
+
+impl<'a> Book<'a> {
+    fn group(self, id: &str) -> Option<&'a Group> {
+        self.0.iter().find(|group| group.id == id)
+    }
+
+    fn row(self, id: &str, name: &str) -> Option<&'a Row> {
+        let rows = &self.group(id)?.rows;
+        rows.iter().find(|row| row.name == name)
+    }
+
+    fn summary(self, id: &str, name: &str) -> Option<Summary> {
+        self.row(id, name)?.summary
+    }
+
+    fn figure(self, id: &str, row: &str, name: &str) -> Option<f64> {
+        let figures = &self.row(id, row)?.figures;
+        let found = figures.iter().find(|figure| figure.name == name);
+        found.map(|figure| figure.value)
+    }
+}
+
+/// What was not measured at all makes no verdict; what lacks its alternative makes one that is
+/// open.
+fn verdict(promise: String, value: Option<f64>, bound: Bound, unit: &str) -> Verdict {
+    Verdict {
+        promise,
+        measured: value.map_or_else(
+            || "not measured".to_owned(),
+            |value| format!("{value:.1}{unit}"),
+        ),
+        kept: value.map(|value| bound.keeps(value)),
+    }
+}
+
+fn against_others(book: Book<'_>) -> Vec<Verdict> {
+    let faster = |id: &str, ours: &str, other: &str, least: f64, what: &str| {
+        let ours = book.summary(id, ours)?;
+        let ratio = book.summary(id, other).map(|other| other.p50 / ours.p50);
+        let promise = format!("{what}: at least {least} times faster than {other}");
+        Some(verdict(promise, ratio, Bound::AtLeast(least), " times"))
+    };
+    let floor = || {
+        let ours = book.summary("create-sequential", create::WARM)?;
+        let floor = book.summary("create-sequential", "bare clone");
+        let ratio = floor.map(|floor| ours.p50 / floor.p50);
+        let promise = "create, warm: at most 3 times a bare clone".to_owned();
+        Some(verdict(promise, ratio, Bound::AtMost(3.0), " times"))
+    };
+    let sequential = "create-sequential";
+    [
+        faster(sequential, create::WARM, "docker run", 20.0, "create, warm"),
+        floor(),
+        faster(sequential, create::COLD, "docker run", 5.0, "create, cold"),
+        faster("exec", exec::SOULBOX, "docker exec", 10.0, "exec"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn crowd(book: Book<'_>) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    if let Some(row) = book.group("density").and_then(|group| {
+        let has = |row: &&Row| {
+            row.figures
+                .iter()
+                .any(|figure| figure.name == density::ALIVE)
+        };
+        group.rows.iter().find(has)
+    }) {
+        let of = |name: &str| book.figure("density", &row.name, name).unwrap_or_default();
+        let (alive, answered) = (of(density::ALIVE), of(density::ANSWERED));
+        let failures = row.summary.map_or(0, |summary| summary.failures);
+        verdicts.push(Verdict {
+            promise: "every sandbox of a crowd answers an exec".to_owned(),
+            measured: format!("{answered:.0} of {alive:.0}"),
+            kept: Some(failures == 0 && answered >= alive && alive > 0.0),
+        });
+    }
+    if book.group("density").is_some() {
+        let memory = book.figure("density", density::MEMORY, density::LARGEST);
+        let promise = "memory of an idle sandbox, everything counted: at most 5 MiB";
+        verdicts.push(verdict(
+            promise.to_owned(),
+            memory,
+            Bound::AtMost(5.0),
+            " MiB",
+        ));
+    }
+    if let Some(group) = book.group("scale") {
+        for operation in scale::OPERATIONS {
+            let of = |row: &&Row| {
+                row.name.starts_with(&format!("{operation} "))
+                    && row.figures.iter().any(|figure| figure.name == scale::TIMES)
+            };
+            let found = group.rows.iter().find(of);
+            let times = found.and_then(|row| book.figure("scale", &row.name, scale::TIMES));
+            let promise = format!("{operation} in a crowd: at most 2 times as long as among 10");
+            verdicts.push(verdict(promise, times, Bound::AtMost(2.0), " times"));
+        }
+    }
+    verdicts
+}
+
+fn burst(book: Book<'_>) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for name in [create::WARM, create::COLD] {
+        let Some(summary) = book.summary("create-burst", name) else {
+            continue;
+        };
+        verdicts.push(Verdict {
+            promise: format!("burst, {name}: every request is answered"),
+            measured: format!("{} failed", summary.failures),
+            kept: Some(summary.failures == 0),
+        });
+        let wall = book.figure("create-burst", name, bursts::WALL);
+        let promise = format!("burst, {name}: all there within 1.5 s");
+        verdicts.push(verdict(promise, wall, Bound::AtMost(1500.0), " ms"));
+    }
+    verdicts
+}
+
+fn budget(book: Book<'_>) -> Vec<Verdict> {
+    let p50 = |id: &str, name: &str, limit: f64, what: &str| {
+        let summary = book.summary(id, name)?;
+        let promise = format!("{what}: p50 at most {limit} ms");
+        Some(verdict(
+            promise,
+            Some(summary.p50),
+            Bound::AtMost(limit),
+            " ms",
+        ))
+    };
+    let p99 = |id: &str, name: &str, limit: f64, what: &str| {
+        let summary = book.summary(id, name)?;
+        let promise = format!("{what}: p99 at most {limit} ms");
+        Some(verdict(
+            promise,
+            Some(summary.p99),
+            Bound::AtMost(limit),
+            " ms",
+        ))
+    };
+    let rate = |name: &str| {
+        let rate = book.figure("files-large", name, files::RATE)?;
+        let promise = format!("{name} of a large file: at least 1024 MiB/s");
+        Some(verdict(
+            promise,
+            Some(rate),
+            Bound::AtLeast(1024.0),
+            " MiB/s",
+        ))
+    };
+    let sequential = "create-sequential";
+    [
+        p50(sequential, create::WARM, 10.0, "create, warm"),
+        p99(sequential, create::WARM, 50.0, "create, warm"),
+        p50(sequential, create::COLD, 40.0, "create, cold"),
+        p50("exec", exec::SOULBOX, 15.0, "exec"),
+        p50("exec", exec::SOULBOX, 5.0, "exec"),
+        p50("rest", rest::PAUSE, 10.0, "pause"),
+        p50("rest", rest::RESUME, 10.0, "resume"),
+        p50("run-code", run_code::SOULBOX, 10.0, "run_code"),
+        rate(files::WRITE),
+        rate(files::READ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Samples, report::Figure};
+
+    fn row(name: &str, milliseconds: u64) -> Row {
+        let mut samples = Samples::default();
+        samples.add(Duration::from_millis(milliseconds));
+        Row::of(name, "", &samples)
+    }
+
+    fn group(id: &str, rows: Vec<Row>) -> Group {
+        Group {
+            id: id.to_owned(),
+            title: String::new(),
+            method: String::new(),
+            rows,
+        }
+    }
+
+    fn kept(verdicts: &[Verdict], promise: &str) -> Option<bool> {
+        let found = verdicts.iter().find(|one| one.promise.starts_with(promise));
+        found.unwrap_or_else(|| panic!("{promise}")).kept
+    }
+
+    #[test]
+    fn ratios_are_taken_from_the_same_run() {
+        let rows = vec![
+            row(create::WARM, 10),
+            row(create::COLD, 50),
+            row("bare clone", 3),
+            row("docker run", 210),
+        ];
+        let verdicts = of(&[group("create-sequential", rows)]);
+        assert_eq!(
+            kept(&verdicts, "create, warm: at least 20 times"),
+            Some(true)
+        );
+        assert_eq!(
+            kept(&verdicts, "create, warm: at most 3 times"),
+            Some(false)
+        );
+        assert_eq!(
+            kept(&verdicts, "create, cold: at least 5 times"),
+            Some(false)
+        );
+        assert_eq!(kept(&verdicts, "create, cold: p50 at most 40"), Some(false));
+    }
+
+    #[test]
+    fn a_missing_alternative_leaves_the_verdict_open_and_a_missing_suite_makes_none() {
+        let skipped = Row::skipped("docker exec", "docker is not installed");
+        let verdicts = of(&[group("exec", vec![row(exec::SOULBOX, 4), skipped])]);
+        assert_eq!(kept(&verdicts, "exec: at least 10 times"), None);
+        assert_eq!(kept(&verdicts, "exec: p50 at most 15"), Some(true));
+        assert_eq!(verdicts.len(), 3);
+        assert!(of(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_crowd_must_answer_weigh_little_and_stay_fast() {
+        let figure = |name: &str, value| Figure {
+            name: name.to_owned(),
+            value,
+            unit: String::new(),
+        };
+        let mut memory = Row::skipped(density::MEMORY, "");
+        memory.figures = vec![figure(density::LARGEST, 5.5)];
+        let mut answers = row("exec in each of them", 3);
+        answers.figures = vec![
+            figure(density::ALIVE, 100.0),
+            figure(density::ANSWERED, 99.0),
+        ];
+        let mut exec = row("exec at 100", 5);
+        exec.figures = vec![figure(scale::TIMES, 1.2)];
+        let verdicts = of(&[
+            group("density", vec![memory, answers]),
+            group("scale", vec![row("exec at 10", 4), exec]),
+        ]);
+        assert_eq!(kept(&verdicts, "every sandbox of a crowd"), Some(false));
+        assert_eq!(kept(&verdicts, "memory of an idle sandbox"), Some(false));
+        assert_eq!(kept(&verdicts, "exec in a crowd"), Some(true));
+        assert_eq!(kept(&verdicts, "list in a crowd"), None);
+    }
+}
