@@ -16,7 +16,7 @@ mod strips;
 use std::fmt::{Result, Write};
 
 use self::escape::Escaped;
-use super::{Group, Report, Verdict, numbers::milliseconds};
+use super::{Group, Report, Verdict, machine::in_order, numbers::milliseconds};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -62,7 +62,7 @@ fn write_header(out: &mut String, report: &Report) -> Result {
         Escaped(&report.started_at),
         milliseconds((report.seconds * 1e3).round()),
     )?;
-    for (name, value) in &report.machine {
+    for (name, value) in in_order(&report.machine) {
         let (name, value) = (Escaped(name), Escaped(value));
         writeln!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>")?;
     }

@@ -14,6 +14,18 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("runsc", "--version"),
 ];
 
+/// What readers ask first; the rest follows by name.
+const FIRST: [&str; 8] = [
+    "cpu",
+    "cores",
+    "memory",
+    "kernel",
+    "system",
+    "cgroup",
+    "scratch",
+    "load before",
+];
+
 /// The machine before a run: call it first, because the load is a part of it.
 pub async fn machine(scratch: &Path) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
@@ -63,6 +75,17 @@ pub async fn machine(scratch: &Path) -> BTreeMap<String, String> {
         );
     }
     facts
+}
+
+/// In the order in which they are shown.
+pub(super) fn in_order(facts: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
+    let place = |name: &str| FIRST.iter().position(|first| *first == name);
+    let mut all: Vec<(&str, &str)> = facts
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    all.sort_by_key(|(name, _)| place(name).unwrap_or(FIRST.len()));
+    all
 }
 
 fn field(file: &str, name: &str) -> Option<String> {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{
     Group, Report, Row, Verdict,
+    machine::in_order,
     numbers::{figure, milliseconds, printable, times},
 };
 
@@ -36,7 +37,7 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
         "SoulBox {version}{build}, {started_at}, took {seconds}"
     )?;
     let widest = report.machine.keys().map(String::len).max();
-    for (name, value) in &report.machine {
+    for (name, value) in in_order(&report.machine) {
         writeln!(
             out,
             "  {name:width$}  {}",

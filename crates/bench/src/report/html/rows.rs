@@ -83,10 +83,13 @@ fn write_notes(out: &mut String, group: &Group) -> Result {
         )?;
         if let Some(remark) = &row.remark {
             let failures = row.summary.map_or(0, |summary| summary.failures);
-            let kind = if failures > 0 { "First failure: " } else { "" };
+            let (class, kind) = match failures {
+                0 => ("remark", ""),
+                _ => ("remark failed", "First failure: "),
+            };
             write!(
                 out,
-                " <span class=\"remark\">{kind}{}</span>",
+                " <span class=\"{class}\">{kind}{}</span>",
                 Escaped(remark)
             )?;
         }

@@ -49,10 +49,28 @@ impl LogScale {
         // Rounding may leave an end a hair outside.
         all.retain(|tick| *tick >= ends.0 * 0.999 && *tick <= ends.1 * 1.001);
         if all.len() > MANY_TICKS {
-            all.retain(|tick| (tick.log10() - tick.log10().round()).abs() < 1e-9);
+            all.retain(|tick| is_power(*tick));
         }
         all
     }
+
+    /// Between powers of ten, so that the axis is seen to be logarithmic; none where they are
+    /// ticks themselves.
+    pub(super) fn minor_ticks(&self) -> Vec<f64> {
+        let (low, high) = (10_f64.powf(self.low), 10_f64.powf(self.high));
+        if !self.ticks().iter().copied().all(is_power) {
+            return Vec::new();
+        }
+        let powers = (-4..=9).map(|power| 10_f64.powi(power));
+        powers
+            .flat_map(|power| (2..=9).map(move |n| f64::from(n) * power))
+            .filter(|tick| *tick > low && *tick < high)
+            .collect()
+    }
+}
+
+fn is_power(value: f64) -> bool {
+    (value.log10() - value.log10().round()).abs() < 1e-9
 }
 
 /// 1, 2 and 5 of each power of ten, from below `low` to above `high`.
@@ -113,6 +131,9 @@ mod tests {
     fn a_long_axis_has_only_powers_of_ten() {
         let ticks = scale(&[0.2, 90_000.0]).ticks();
         assert_eq!(ticks, [1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
+        let minor = scale(&[0.2, 90_000.0]).minor_ticks();
+        assert!(minor.contains(&20.0) && !minor.contains(&10.0), "{minor:?}");
+        assert!(scale(&[3.0, 42.0]).minor_ticks().is_empty());
     }
 
     #[test]

@@ -13,12 +13,13 @@ use crate::{
     Summary,
     report::{
         Group, Row,
+        compare::OURS,
         numbers::{milliseconds, times},
     },
 };
 
 pub(super) const WIDTH: f64 = 960.0;
-pub(super) const LABELS: f64 = 176.0;
+pub(super) const LABELS: f64 = 196.0;
 pub(super) const LONGEST_LABEL: usize = 26;
 /// Where the plot ends; the columns of numbers are right of it.
 const RIGHT: f64 = 712.0;
@@ -27,8 +28,8 @@ const TOP: f64 = 26.0;
 const ROW: f64 = 44.0;
 const BOTTOM: f64 = 26.0;
 /// Dots of about the same time are stacked around the middle of their row.
-const DOT: f64 = 3.0;
-const HALF: f64 = 15.0;
+const DOT: f64 = 3.4;
+const HALF: f64 = 16.0;
 const LONGEST_REASON: usize = 78;
 
 pub(super) fn write(out: &mut String, group: &Group) -> Result {
@@ -58,6 +59,10 @@ pub(super) fn write(out: &mut String, group: &Group) -> Result {
 }
 
 fn write_axis(out: &mut String, scale: &LogScale, below: f64) -> Result {
+    for tick in scale.minor_ticks() {
+        let x = scale.position(tick);
+        writeln!(out, "<path class=\"minor\" d=\"M{x:.1} {below:.1}v-4\"/>")?;
+    }
     for tick in scale.ticks() {
         let x = scale.position(tick);
         writeln!(
@@ -73,8 +78,12 @@ fn write_axis(out: &mut String, scale: &LogScale, below: f64) -> Result {
 }
 
 fn write_headings(out: &mut String, group: &Group) -> Result {
-    let multiple = group.subject().map_or("", |_| "× p50");
-    for (x, heading) in COLUMNS.iter().zip(["p50", "p99", multiple]) {
+    let multiple = match group.subject() {
+        Some(subject) if subject.is_ours() => format!("× {OURS}"),
+        Some(_) => "× first".to_owned(),
+        None => String::new(),
+    };
+    for (x, heading) in COLUMNS.iter().zip(["p50", "p99", &multiple]) {
         writeln!(
             out,
             "<text class=\"heading\" x=\"{x}\" y=\"14\">{heading}</text>"
@@ -139,19 +148,18 @@ fn write_dots(out: &mut String, row: &Row, scale: &LogScale, middle: f64) -> Res
     out.write_str("\"/>")
 }
 
-/// Where each dot is: at its time, and so far from the middle that it can be seen.
+/// Where each dot is: in the column of its time, and so far from the middle that it can be seen.
 fn stacked(times: &[f64], scale: &LogScale) -> Vec<(f64, f64)> {
     #[expect(clippy::cast_possible_truncation, reason = "a position in a picture")]
-    let place = |x: f64| (x / DOT).round() as i64;
-    let mut heights: HashMap<i64, u32> = HashMap::new();
-    let mut sorted: Vec<f64> = times.iter().map(|time| scale.position(*time)).collect();
-    sorted.sort_by(f64::total_cmp);
-    let ranked: Vec<(f64, u32)> = sorted
-        .into_iter()
-        .map(|x| {
-            let height = heights.entry(place(x)).or_insert(0);
+    let column = |time: f64| (scale.position(time) / DOT).round() as i32;
+    let mut heights: HashMap<i32, u32> = HashMap::new();
+    let ranked: Vec<(i32, u32)> = times
+        .iter()
+        .map(|time| {
+            let column = column(*time);
+            let height = heights.entry(column).or_insert(0);
             *height += 1;
-            (x, *height - 1)
+            (column, *height - 1)
         })
         .collect();
     let highest = heights.values().max().copied().unwrap_or(1);
@@ -161,10 +169,8 @@ fn stacked(times: &[f64], scale: &LogScale) -> Vec<(f64, f64)> {
         let away = f64::from(rank.div_ceil(2)) * step;
         if rank.is_multiple_of(2) { away } else { -away }
     };
-    ranked
-        .into_iter()
-        .map(|(x, rank)| (x, offset(rank)))
-        .collect()
+    let place = |(column, rank)| (f64::from(column) * DOT, offset(rank));
+    ranked.into_iter().map(place).collect()
 }
 
 fn write_marks(out: &mut String, summary: &Summary, scale: &LogScale, middle: f64) -> Result {
