@@ -37,7 +37,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -68,6 +68,8 @@ pub(crate) struct Pool {
     closed: AtomicBool,
     /// There is something to fill or to empty.
     changed: Notify,
+    /// When a create last took one.
+    last_claim: Mutex<Option<Instant>>,
 }
 
 impl Pool {
@@ -77,6 +79,7 @@ impl Pool {
             config,
             closed: AtomicBool::new(false),
             changed: Notify::new(),
+            last_claim: Mutex::new(None),
         }
     }
 
@@ -90,6 +93,12 @@ impl Pool {
 
     pub(crate) fn shelves(&self) -> parking_lot::MutexGuard<'_, Shelves> {
         self.shelves.lock()
+    }
+
+    /// How long since a create took one, if it was just now that it did.
+    pub(crate) fn calm_in(&self, now: Instant) -> Option<Duration> {
+        let last = (*self.last_claim.lock())?;
+        config::CALM.checked_sub(now.duration_since(last))
     }
 
     /// One that waits, taken off its shelf to be ended.
@@ -165,6 +174,9 @@ impl LocalNode {
                 })
             })
         });
+        if claimed.is_some() {
+            *pool.last_claim.lock() = Some(Instant::now());
+        }
         pool.changed.notify_one();
         claimed
     }

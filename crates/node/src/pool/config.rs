@@ -4,6 +4,11 @@ use super::pressure::{MEMINFO, Memory};
 
 /// How long a stop waits for waiting sandboxes to end.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// After a create took one, its user's first commands go before the making of the next one: on a
+/// small machine the two would share the same cores.
+pub(super) const CALM: Duration = Duration::from_millis(30);
+/// Creates that follow each other closely do not put the next one off for longer.
+pub(super) const LONGEST_CALM: Duration = Duration::from_millis(250);
 /// Of the machine's memory, what waiting sandboxes may use unless told otherwise.
 const MEMORY_PART: u64 = 4;
 

@@ -72,8 +72,9 @@ impl LocalNode {
             (old, spec, entry.folder.clone())
         };
         let (writing, written) = (folder.clone(), spec.clone());
-        blocking(move || writing.create(&written)).await?;
         tokio::try_join!(
+            // With its marker still there it is nobody's for a server that starts anew.
+            blocking(move || writing.create(&written)),
             self.tell_envd(&spec),
             self.change_limits(&old, &spec),
             self.change_network(&old, &spec),

@@ -14,7 +14,8 @@ use soulbox_types::{
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
-    Member,
+    Member, Pool,
+    config::LONGEST_CALM,
     pressure::{Memory, Pressure},
 };
 use crate::{LocalNode, folder::Warm, local::blocking};
@@ -49,6 +50,18 @@ pub(crate) async fn keep(node: Weak<LocalNode>) {
             () = pool.changed.notified() => {}
             Some(_) = making.join_next() => {}
             () = tokio::time::sleep(TICK) => {}
+        }
+        wait_for_calm(&pool).await;
+    }
+}
+
+async fn wait_for_calm(pool: &Pool) {
+    let latest = Instant::now() + LONGEST_CALM;
+    loop {
+        let now = Instant::now();
+        match pool.calm_in(now) {
+            Some(rest) if now < latest => tokio::time::sleep(rest).await,
+            _ => return,
         }
     }
 }
