@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use machine::{LONG, Machine, config, snapshots_dir, spec};
+use machine::{FakeMemory, LONG, Machine, config, snapshots_dir, spec};
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, WarmWish};
 use soulbox_template::{Template, Templates};
@@ -528,4 +528,90 @@ fn a_kill_after_a_hand_over_leaves_the_user_their_sandbox() {
     assert_eq!(status.spec.env, spec.env);
     assert_eq!(status.spec.access_token, spec.access_token);
     assert_eq!(server.node.list().len(), 1);
+}
+
+#[test]
+fn those_that_wait_are_given_up_when_memory_lacks() {
+    let world = World::new();
+    let memory = Arc::new(FakeMemory {
+        each_mib: 30,
+        ..Arc::into_inner(FakeMemory::new(&world.machine, 0, 130)).unwrap()
+    });
+    let gauge = Arc::clone(&memory);
+    let server = world.server_with(3, "current", |mut config| {
+        config.admission.gauge = gauge;
+        config.admission.wait = Duration::from_secs(10);
+        config
+    });
+    server.run(async {
+        world.fill(&server, 3).await;
+        let waiting = world.alive();
+        // Another kind, so none of those that wait serves: room for one more, then for one in
+        // the place of each of them.
+        for made in 1..=4 {
+            server.node.create(spec(LONG)).await.unwrap();
+            assert_eq!(server.node.list().len(), made);
+        }
+        assert!(world.alive().is_disjoint(&waiting));
+        assert_eq!(server.node.pool_stats().ready, 0);
+        let refused = server.node.admission_stats().refused;
+        assert!(refused.iter().all(|(_, count)| *count == 0), "{refused:?}");
+    });
+}
+
+#[test]
+fn whoever_gets_one_that_waits_does_not_wait_for_those_that_are_started() {
+    let world = World::new();
+    let server = world.server_with(2, "current", |mut config| {
+        config.admission.starts = 1;
+        config
+    });
+    server.run(async {
+        world.fill(&server, 2).await;
+        let gate = Arc::new(Notify::new());
+        *world.machine.gate.lock() = Some(Arc::clone(&gate));
+        let cold: Vec<_> = (0..2)
+            .map(|_| {
+                let (node, wish) = (Arc::clone(&server.node), spec(LONG));
+                tokio::spawn(async move { node.create(wish).await })
+            })
+            .collect();
+        server
+            .until(|node| node.admission_stats().waiting == 1)
+            .await;
+        world.create(&server).await.unwrap();
+        let stats = server.node.admission_stats();
+        assert_eq!((stats.waiting, stats.starting), (1, 1));
+        *world.machine.gate.lock() = None;
+        gate.notify_waiters();
+        for create in cold {
+            create.await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn one_that_waits_is_not_given_to_somebody_who_may_not_be_promised_so_much() {
+    let world = World::new();
+    let limits = Limits::default();
+    let server = world.server_with(2, "current", |mut config| {
+        config.admission.overcommit.memory_bytes = Some(limits.memory_bytes() * 3);
+        config
+    });
+    server.run(async {
+        world.fill(&server, 2).await;
+        let mut large = world.spec();
+        large.id = server.node.claim_warm(&world.wish()).unwrap();
+        large.limits.memory_mib = limits.memory_mib * 3;
+        // Both that waited go to make room for it.
+        let status = server.node.create(large.clone()).await.unwrap();
+        assert_eq!(status.spec.limits, large.limits);
+        assert!(world.machine.destroyed.lock().contains(&large.id));
+        server.until(|_| world.alive().len() == 1).await;
+        let refused = server.node.create(world.spec()).await;
+        let Err(Error::NoCapacity { what, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(what.contains("1536 of 1536 MiB are promised"), "{what}");
+    });
 }

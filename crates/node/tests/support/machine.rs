@@ -5,7 +5,10 @@
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,9 @@ use http_body_util::{BodyExt, Empty};
 use hyper::{Request, Response, StatusCode, body::Bytes, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
+use soulbox_node::{
+    AdmissionConfig, Gauge, Level, LocalNode, NodeConfig, PoolConfig, Reading, Resource,
+};
 use soulbox_runtime::{
     AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
@@ -219,6 +224,49 @@ async fn envd(machine: Arc<Machine>, id: SandboxId, stream: DuplexStream) {
     let _closed = connection
         .serve_connection(TokioIo::new(stream), answer)
         .await;
+}
+
+/// Memory of a machine that nobody really uses.
+#[derive(Debug)]
+pub(crate) struct FakeMemory {
+    pub(crate) used_mib: AtomicU64,
+    pub(crate) bound_mib: u64,
+    pub(crate) looks: AtomicU64,
+    /// Each sandbox uses so much.
+    pub(crate) each_mib: u64,
+    pub(crate) machine: Arc<Machine>,
+}
+
+impl FakeMemory {
+    pub(crate) fn new(machine: &Arc<Machine>, used_mib: u64, bound_mib: u64) -> Arc<Self> {
+        Arc::new(Self {
+            used_mib: AtomicU64::new(used_mib),
+            bound_mib,
+            looks: AtomicU64::new(0),
+            each_mib: 0,
+            machine: Arc::clone(machine),
+        })
+    }
+
+    pub(crate) fn set(&self, used_mib: u64) {
+        self.used_mib.store(used_mib, Ordering::SeqCst);
+    }
+}
+
+impl Gauge for FakeMemory {
+    fn read(&self) -> Reading {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        let sandboxes = self.machine.alive.lock().len() as u64;
+        let used = self.used_mib.load(Ordering::SeqCst) + sandboxes * self.each_mib;
+        Reading {
+            levels: vec![Level {
+                resource: Resource::Memory,
+                whose: "of the machine",
+                used: used << 20,
+                bound: self.bound_mib << 20,
+            }],
+        }
+    }
 }
 
 /// Without templates and without a pool.
