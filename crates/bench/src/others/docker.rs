@@ -132,7 +132,15 @@ impl Docker {
                  output has arrived. By {}.",
                 self.0.about
             ),
-            line: self.line(&["run", "--rm", &self.0.image, "echo", WORD]),
+            line: self.line(&[
+                "run",
+                "--rm",
+                "--label",
+                &self.0.label,
+                &self.0.image,
+                "echo",
+                WORD,
+            ]),
             until: Until::FirstOutput,
         })
     }
