@@ -25,8 +25,14 @@ impl Alternatives {
             ServerChoice::Own { program, .. } => Ok(program.clone()),
             ServerChoice::Running(_) => std::env::current_exe().map_err(Failure::new),
         };
+        let place = match program {
+            // Makes a folder.
+            Ok(program) if options.compare => Place::new(&program, &scratch.join("others")),
+            Ok(_) => Err(Failure::new("not wanted")),
+            Err(failure) => Err(failure),
+        };
         Self {
-            place: program.and_then(|program| Place::new(&program, &scratch.join("others"))),
+            place,
             compare: options.compare,
             choice: options.docker,
             docker: None,

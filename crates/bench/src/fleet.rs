@@ -7,7 +7,7 @@
 mod own;
 mod pool;
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf};
 
 use futures_util::future::try_join_all;
 use soulbox_client::Client;
@@ -24,10 +24,18 @@ use crate::{
 /// Sandboxes kept ready by a server that is measured warm: the default of `soulbox serve`.
 pub(crate) const EVERYDAY: usize = 8;
 
+/// How the names of the servers' folders begin.
+const FOLDER: &str = "server-";
+
+/// Whether something in the scratch folder is a server's, which removes it when it ends.
+pub(crate) fn is_of_a_server(name: &OsStr) -> bool {
+    name.to_string_lossy().starts_with(FOLDER)
+}
+
 #[derive(Debug)]
 pub(crate) enum Fleet {
     Own(Own),
-    Running { client: Client, mark: Mark },
+    Running { client: Box<Client>, mark: Mark },
 }
 
 /// Servers of our own, by the size of their pool.
@@ -58,7 +66,7 @@ impl Fleet {
                 started: 0,
             }),
             ServerChoice::Running(client) => Self::Running {
-                client: client.as_ref().clone(),
+                client: client.clone(),
                 mark,
             },
         }
@@ -85,7 +93,7 @@ impl Fleet {
                         "a running server is taken as it is: only one that the bench starts can \
                          be without a pool",
                     )),
-                    _ => Ok(Subject::elsewhere(client.clone(), mark.clone())),
+                    _ => Ok(Subject::elsewhere(client.as_ref().clone(), mark.clone())),
                 })
                 .collect()),
         }
@@ -140,7 +148,7 @@ impl Own {
         let first = self.started;
         self.started += missing.len();
         let starts = missing.iter().enumerate().map(|(number, pool)| {
-            let data = self.scratch.join(format!("server-{}", first + number));
+            let data = self.scratch.join(format!("{FOLDER}{}", first + number));
             let mut arguments = vec![
                 "--warm".to_owned(),
                 pool.to_string(),

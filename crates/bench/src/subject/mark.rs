@@ -14,7 +14,7 @@ use super::AT_ONCE;
 use crate::Failure;
 
 const NAME: &str = "soulbox-bench";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Mark(Arc<str>);

@@ -45,9 +45,10 @@ pub(super) async fn measure(
 
     let done = |count| bench.tell(suite, "making sandboxes", count, wanted);
     let (mut residents, mut makes) = subject.make_many(FEW, LIFE_SECONDS, done).await;
-    let few = match with_scale {
-        true => Some(scale::cost(bench, &subject, &residents, "among few").await),
-        false => None,
+    let few = if with_scale {
+        Some(scale::cost(bench, &subject, &residents, "among few").await)
+    } else {
+        None
     };
     let rest = wanted.saturating_sub(residents.len());
     let already = residents.len();

@@ -28,6 +28,18 @@ enum Operation {
     Fork(u32),
 }
 
+impl Operation {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Pause => PAUSE,
+            Self::Resume => RESUME,
+            Self::Snapshot => SNAPSHOT,
+            Self::Fork(1) => FORK,
+            Self::Fork(_) => FORK_MANY,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Rest {
     subject: Subject,
@@ -38,13 +50,7 @@ struct Rest {
 #[async_trait]
 impl Way for Rest {
     fn name(&self) -> &str {
-        match self.operation {
-            Operation::Pause => PAUSE,
-            Operation::Resume => RESUME,
-            Operation::Snapshot => SNAPSHOT,
-            Operation::Fork(1) => FORK,
-            Operation::Fork(_) => FORK_MANY,
-        }
+        self.operation.name()
     }
 
     fn method(&self) -> &'static str {
@@ -158,6 +164,7 @@ async fn rows(
 ) -> Vec<Row> {
     let (mut ways, mut all) = (Ways::default(), Vec::new());
     for operation in operations {
+        let name = operation.name();
         let way = match found {
             Ok(subject) => subject.make(TEMPLATE, LONG_LIFE_SECONDS).await.map(|made| {
                 all.push(made.clone());
@@ -169,7 +176,7 @@ async fn rows(
             }),
             Err(failure) => Err(failure.clone()),
         };
-        ways.add("soulbox", way.map(|way| -> Box<dyn Way> { Box::new(way) }));
+        ways.add(name, way.map(|way| -> Box<dyn Way> { Box::new(way) }));
     }
     let mut rows = bench
         .rows(Suite::Rest, "one by one", &mut ways.ways, rounds)

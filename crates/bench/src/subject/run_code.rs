@@ -14,7 +14,7 @@ use crate::{
 
 pub(crate) const SOULBOX: &str = "run_code";
 const TEMPLATE: &str = "code-interpreter-v1";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// It installs packages from the registries.
 const BUILD_LIMIT: Duration = Duration::from_mins(30);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

@@ -20,6 +20,55 @@ fn the_definition_is_consistent() {
 }
 
 #[test]
+fn a_bench_takes_suites_sizes_and_options_for_its_server() {
+    let Command::Bench(bench) = parse(
+        "soulbox bench create exec --quick --rounds 7 --large-file 1g --span 2m -- --pool 64",
+    ) else {
+        panic!()
+    };
+    assert_eq!(bench.serve, ["--pool", "64"]);
+    assert!(!bench.is_elsewhere());
+    let client = soulbox_client::Client::new(
+        &soulbox_client::Config::resolve(
+            &soulbox_client::config::Flags {
+                api_url: Some("http://127.0.0.1:1".to_owned()),
+                api_key: Some(Secret::new("e2b_x")),
+                data_dir: None,
+            },
+            |_| None,
+        )
+        .unwrap(),
+        None,
+    );
+    let server = soulbox_bench::ServerChoice::Running(Box::new(client));
+    let mut options = soulbox_bench::Options::quick(server);
+    bench.apply(&mut options);
+    assert_eq!(options.rounds, 7);
+    assert_eq!(options.large_file, 1 << 30);
+    assert_eq!(options.span.as_secs(), 120);
+    assert_eq!(options.suites.len(), 2);
+    assert!(options.compare);
+}
+
+#[test]
+fn an_address_or_a_wish_makes_a_bench_measure_a_running_server() {
+    for line in [
+        "soulbox bench --running",
+        "soulbox bench --api-url http://127.0.0.1:3000",
+    ] {
+        let Command::Bench(bench) = parse(line) else {
+            panic!()
+        };
+        assert!(bench.is_elsewhere(), "{line}");
+    }
+    assert_eq!(
+        error("soulbox bench --running -- --pool 1"),
+        ErrorKind::ArgumentConflict
+    );
+    assert_eq!(error("soulbox bench creat"), ErrorKind::ValueValidation);
+}
+
+#[test]
 fn everything_after_the_command_belongs_to_it() {
     let Command::Run(run) = parse("soulbox run --timeout 90 -- ls -l --keep") else {
         panic!()

@@ -14,8 +14,9 @@ pub(in crate::commands) async fn serve(args: ServeArgs) -> Result<u8> {
     let folder = config.data_dir.clone();
     let starter = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)
         .context("this is a part of `soulbox bench`, which gives it a pipe")?;
-    soulbox_server::serve(config, alone(starter, folder.clone())).await?;
+    let served = soulbox_server::serve(config, alone(starter, folder.clone())).await;
     let removed = tokio::task::spawn_blocking(move || remove(&folder)).await?;
+    served?;
     removed.context("cannot remove the data folder")?;
     Ok(0)
 }
@@ -42,7 +43,10 @@ async fn alone(mut starter: pipe::Receiver, folder: std::path::PathBuf) {
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
-    std::fs::remove_dir_all(folder)?;
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     // The starter's; if it was killed, whoever is last takes it away.
     if let Some(parent) = folder.parent() {
         std::fs::remove_dir(parent).ok();
