@@ -46,7 +46,14 @@ pub(crate) async fn assemble(
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
     let jail = open_jail(config, programs.clone(), Arc::clone(&templates)).await?;
-    let admission = admission::prepare(config, &jail).await?;
+    let admission = match admission::prepare(config, &jail).await {
+        Ok(admission) => admission,
+        Err(error) => {
+            // A start that is refused leaves nothing on the machine.
+            jail.close().await;
+            return Err(error);
+        }
+    };
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
