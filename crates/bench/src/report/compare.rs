@@ -2,12 +2,12 @@
 
 use super::{Group, Row};
 
-/// Rows of our own are named after us.
-pub(super) const OURS: &str = "soulbox";
+/// How the names of alternatives begin; every other row is SoulBox's.
+const OTHERS: [&str; 4] = ["bare clone", "bwrap", "docker", "runsc"];
 
 impl Row {
     pub(super) fn is_ours(&self) -> bool {
-        self.name.starts_with(OURS)
+        !OTHERS.iter().any(|other| self.name.starts_with(other))
     }
 
     pub(super) fn p50(&self) -> Option<f64> {
@@ -16,17 +16,12 @@ impl Row {
 }
 
 impl Group {
-    /// The row that the others are a multiple of: the first of ours that was measured, else the
-    /// first; `None` where there is nothing to compare.
+    /// The row that the others are a multiple of: the first of ours that was measured; `None`
+    /// where there is no alternative to compare with.
     pub(super) fn subject(&self) -> Option<&Row> {
         let mut measured = self.rows.iter().filter(|row| row.summary.is_some());
-        if measured.clone().count() < 2 {
-            return None;
-        }
-        measured
-            .clone()
-            .find(|row| row.is_ours())
-            .or_else(|| measured.next())
+        measured.clone().find(|row| !row.is_ours())?;
+        measured.find(|row| row.is_ours())
     }
 
     /// How many times the subject's time this row takes, by their medians.
@@ -53,9 +48,14 @@ mod tests {
     }
 
     #[test]
-    fn one_row_alone_is_compared_with_nothing() {
-        let group = group(vec![row("soulbox", &[4.0]), row("docker run", &[])]);
+    fn without_an_alternative_nothing_is_compared() {
+        let group = group(vec![
+            row("pause", &[4.0]),
+            row("resume", &[2.0]),
+            row("docker run", &[]),
+        ]);
         assert!(group.subject().is_none());
         assert_eq!(group.multiple(&group.rows[0]), None);
+        assert!(group.rows[0].is_ours() && !group.rows[2].is_ours());
     }
 }

@@ -15,8 +15,12 @@ mod strips;
 
 use std::fmt::{Result, Write};
 
-use self::escape::Escaped;
-use super::{Group, Report, Verdict, machine::in_order, numbers::milliseconds};
+use self::escape::{Escaped, Prose};
+use super::{
+    Group, Report, Verdict,
+    machine::in_order,
+    numbers::{milliseconds, moment},
+};
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -36,7 +40,7 @@ fn write_page(out: &mut String, report: &Report) -> Result {
          <meta http-equiv=\"Content-Security-Policy\" \
          content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <title>SoulBox bench, {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
-        Escaped(&report.started_at)
+        Escaped(&moment(&report.started_at))
     )?;
     write_header(out, report)?;
     write_verdicts(out, &report.verdicts)?;
@@ -59,7 +63,7 @@ fn write_header(out: &mut String, report: &Report) -> Result {
         "<header>\n<h1>SoulBox bench</h1>\n<p class=\"run\">version {} {build} · {} · took {}</p>\n\
          <dl class=\"machine\">\n",
         Escaped(&report.version),
-        Escaped(&report.started_at),
+        Escaped(&moment(&report.started_at)),
         milliseconds((report.seconds * 1e3).round()),
     )?;
     for (name, value) in in_order(&report.machine) {
@@ -92,7 +96,7 @@ fn write_verdicts(out: &mut String, verdicts: &[Verdict]) -> Result {
             Some(false) => ("broken", "✗", "broken"),
             None => ("unknown", "–", "unknown"),
         };
-        let (promise, measured) = (Escaped(&verdict.promise), Escaped(&verdict.measured));
+        let (promise, measured) = (Prose(&verdict.promise), Prose(&verdict.measured));
         writeln!(
             out,
             "<li class=\"{class}\"><span class=\"sign\" role=\"img\" aria-label=\"{word}\">{sign}</span>\
@@ -105,7 +109,7 @@ fn write_verdicts(out: &mut String, verdicts: &[Verdict]) -> Result {
 fn write_contents(out: &mut String, groups: &[Group]) -> Result {
     out.write_str("<nav>\n")?;
     for group in groups {
-        let (id, title) = (Escaped(&group.id), Escaped(&group.title));
+        let (id, title) = (Escaped(&group.id), Prose(&group.title));
         writeln!(out, "<a href=\"#{id}\">{title}</a>")?;
     }
     out.write_str(
@@ -116,10 +120,10 @@ fn write_contents(out: &mut String, groups: &[Group]) -> Result {
 }
 
 fn write_group(out: &mut String, group: &Group) -> Result {
-    let (id, title) = (Escaped(&group.id), Escaped(&group.title));
+    let (id, title) = (Escaped(&group.id), Prose(&group.title));
     writeln!(
         out,
-        "<section id=\"{id}\">\n<h2>{title} <code>{id}</code></h2>"
+        "<section id=\"{id}\">\n<h2>{title} <code class=\"id\">{id}</code></h2>"
     )?;
     strips::write(out, group)?;
     bars::write(out, group)?;

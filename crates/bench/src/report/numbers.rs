@@ -52,6 +52,14 @@ pub(super) fn figure(figure: &Figure) -> String {
     }
 }
 
+/// RFC 3339 to the second: nobody compares runs by parts of it.
+pub(super) fn moment(rfc3339: &str) -> String {
+    match rfc3339.split_once('.') {
+        Some((seconds, rest)) if rest.ends_with('Z') => format!("{seconds}Z"),
+        _ => rfc3339.to_owned(),
+    }
+}
+
 /// Text of programs that were measured may hold anything, such as what moves a cursor.
 pub(super) fn printable(text: &str) -> String {
     text.chars()
@@ -104,6 +112,13 @@ mod tests {
             [0.3134, 1.0, 41.23, 1234.0].map(times),
             ["0.31×", "1.0×", "41.2×", "1,234×"]
         );
+    }
+
+    #[test]
+    fn moments_are_told_to_the_second() {
+        let shown = moment("2026-01-02T03:04:05.678901Z");
+        assert_eq!(shown, "2026-01-02T03:04:05Z");
+        assert_eq!(moment(&shown), shown);
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use super::{
     Group, Report, Row, Verdict,
     machine::in_order,
-    numbers::{figure, milliseconds, printable, times},
+    numbers::{figure, milliseconds, moment, printable, times},
 };
 
 /// Columns of text; tables may be wider where names are long.
 const WIDTH: usize = 100;
-const HEADINGS: [&str; 8] = ["", "n", "p50", "p90", "p99", "max", "failed", "× p50"];
+const HEADINGS: [&str; 8] = ["", "n", "p50", "p90", "p99", "max", "failed", "× soulbox"];
 
 /// Aligned tables, the methods below them, and the verdicts at the end.
 pub fn table(report: &Report) -> String {
@@ -34,7 +34,8 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     } = report;
     writeln!(
         out,
-        "SoulBox {version}{build}, {started_at}, took {seconds}"
+        "SoulBox {version}{build}, {}, took {seconds}",
+        moment(started_at)
     )?;
     let widest = report.machine.keys().map(String::len).max();
     for (name, value) in in_order(&report.machine) {
@@ -212,10 +213,10 @@ SoulBox 1.2.3, 2026-01-02T03:04:05Z, took 61.0 s
   kernel  6.18
 
 From nothing to the first output [create-warm]
-                 n      p50      p90      p99      max  failed  × p50
-  soulbox, warm  3  4.00 ms  5.00 ms  5.00 ms  5.00 ms       0   1.0×
-  bare clone     2   900 µs  1.00 ms  1.00 ms  1.00 ms       0  0.23×
-  docker run     2   400 ms   1.20 s   1.20 s   1.20 s       1   100×
+                 n      p50      p90      p99      max  failed  × soulbox
+  soulbox, warm  3  4.00 ms  5.00 ms  5.00 ms  5.00 ms       0       1.0×
+  bare clone     2   900 µs  1.00 ms  1.00 ms  1.00 ms       0      0.23×
+  docker run     2   400 ms   1.20 s   1.20 s   1.20 s       1       100×
   soulbox, warm: all there after  1.50 s
   ! docker run: first failure: no <daemon> & \"none\"
   ! runsc run: skipped: runsc is not installed

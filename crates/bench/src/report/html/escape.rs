@@ -19,6 +19,26 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// Escaped as well; what is between a pair of backticks is shown as code.
+pub(super) struct Prose<'a>(pub(super) &'a str);
+
+impl Display for Prose<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        let mut rest = self.0;
+        while let Some((before, code, after)) = first_code(rest) {
+            write!(out, "{}<code>{}</code>", Escaped(before), Escaped(code))?;
+            rest = after;
+        }
+        Escaped(rest).fmt(out)
+    }
+}
+
+fn first_code(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('`')?;
+    let (code, after) = rest.split_once('`')?;
+    Some((before, code, after))
+}
+
 /// As much of a text as fits into a plot; tables have all of it.
 pub(super) fn shortened(text: &str, longest: usize) -> String {
     if text.chars().count() <= longest {
@@ -36,6 +56,12 @@ mod tests {
     fn text_stays_text_in_tags_and_attributes() {
         let shown = Escaped("a<b>&\"c\"'d'\0").to_string();
         assert_eq!(shown, "a&lt;b&gt;&amp;&quot;c&quot;&#39;d&#39; ");
+    }
+
+    #[test]
+    fn code_between_backticks_is_marked_and_stays_text() {
+        let shown = Prose("`a<b` and `true`, 5`").to_string();
+        assert_eq!(shown, "<code>a&lt;b</code> and <code>true</code>, 5`");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::{Result, Write};
 
-use super::escape::Escaped;
+use super::escape::{Escaped, Prose};
 use crate::report::{
     Group, Row,
     numbers::{milliseconds, times},
@@ -12,7 +12,7 @@ const HEADINGS: [&str; 8] = ["", "n", "least", "p50", "p90", "p99", "max", "fail
 
 pub(super) fn write(out: &mut String, group: &Group) -> Result {
     if !group.method.is_empty() {
-        writeln!(out, "<p class=\"method\">{}</p>", Escaped(&group.method))?;
+        writeln!(out, "<p class=\"method\">{}</p>", Prose(&group.method))?;
     }
     let measured: Vec<&Row> = group
         .rows
@@ -79,7 +79,7 @@ fn write_notes(out: &mut String, group: &Group) -> Result {
             out,
             "<dt>{}</dt><dd>{}",
             Escaped(&row.name),
-            Escaped(&row.method)
+            Prose(&row.method)
         )?;
         if let Some(remark) = &row.remark {
             let failures = row.summary.map_or(0, |summary| summary.failures);
@@ -90,7 +90,7 @@ fn write_notes(out: &mut String, group: &Group) -> Result {
             write!(
                 out,
                 " <span class=\"{class}\">{kind}{}</span>",
-                Escaped(remark)
+                Prose(remark)
             )?;
         }
         out.write_str("</dd>\n")?;

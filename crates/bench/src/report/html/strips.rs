@@ -13,7 +13,6 @@ use crate::{
     Summary,
     report::{
         Group, Row,
-        compare::OURS,
         numbers::{milliseconds, times},
     },
 };
@@ -78,12 +77,8 @@ fn write_axis(out: &mut String, scale: &LogScale, below: f64) -> Result {
 }
 
 fn write_headings(out: &mut String, group: &Group) -> Result {
-    let multiple = match group.subject() {
-        Some(subject) if subject.is_ours() => format!("× {OURS}"),
-        Some(_) => "× first".to_owned(),
-        None => String::new(),
-    };
-    for (x, heading) in COLUMNS.iter().zip(["p50", "p99", &multiple]) {
+    let multiple = group.subject().map_or("max", |_| "× soulbox");
+    for (x, heading) in COLUMNS.iter().zip(["p50", "p99", multiple]) {
         writeln!(
             out,
             "<text class=\"heading\" x=\"{x}\" y=\"14\">{heading}</text>"
@@ -128,7 +123,10 @@ fn write_numbers(out: &mut String, summary: &Summary, multiple: Option<f64>, y: 
     let numbers = [
         ("number first", milliseconds(summary.p50)),
         ("number", milliseconds(summary.p99)),
-        ("number", multiple.map(times).unwrap_or_default()),
+        (
+            "number",
+            multiple.map_or_else(|| milliseconds(summary.most), times),
+        ),
     ];
     for (x, (class, number)) in COLUMNS.iter().zip(numbers) {
         write!(
