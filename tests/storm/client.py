@@ -22,6 +22,11 @@ PATIENCE = 400.0
 LIFETIME = 3600
 LEAVE_WITNESS = "printf %s '{0}' > /home/user/witness && cat /home/user/witness"
 READ_WITNESS = "cat /home/user/witness"
+# Made by `series.build_template`: its start command leaves this, its ready command waits for it.
+STARTED_TEMPLATE = "storm-started"
+STARTED = "test -e /home/user/started && "
+# On a server with too little room, a client gives up after so many refusals.
+REFUSALS = 3
 ENDED = re.compile(r"\(ended(?: at \S+)?, (\w+)")
 
 
@@ -53,8 +58,8 @@ class Life:
 
 
 class Client:
-    def __init__(self, keeper: Keeper, tally: Tally, struck: Struck) -> None:
-        self.keeper, self.tally, self.struck = keeper, tally, struck
+    def __init__(self, keeper: Keeper, tally: Tally, struck: Struck, crowded: bool = False) -> None:
+        self.keeper, self.tally, self.struck, self.crowded = keeper, tally, struck, crowded
         self.key = keeper.server.key
 
     # One request.
@@ -115,7 +120,8 @@ class Client:
             await self.create(life)
             if life.sandbox is None:
                 return
-            found = await self.run(life.sandbox, LEAVE_WITNESS.format(life.wish.witness))
+            script = LEAVE_WITNESS.format(life.wish.witness)
+            found = await self.run(life.sandbox, STARTED + script if life.wish.started else script)
             if found != life.wish.witness:
                 self.tally.problem("untrue", f"{life.sandbox.id} read back {found!r} instead of its witness")
             life.witnessed = True
@@ -128,7 +134,9 @@ class Client:
                 self.tally.problem("untrue", f"{life.name} ({life.wish.fate.value}): {refused}")
 
     async def create(self, life: Life) -> None:
-        body = {"templateID": "base", "timeout": LIFETIME, "metadata": {"storm": life.name}}
+        template = STARTED_TEMPLATE if life.wish.started else "base"
+        body = {"templateID": template, "timeout": LIFETIME, "metadata": {"storm": life.name}}
+        refusals = 0
         began = asyncio.get_running_loop().time()
         key = self.new_key(life)
         while asyncio.get_running_loop().time() < began + PATIENCE:
@@ -160,11 +168,15 @@ class Client:
                 return
             if answer.retry_after and error_code:
                 self.tally.refused += 1
+                refusals += 1
+                if self.crowded and refusals == REFUSALS:
+                    life.closed = True
+                    return
                 await asyncio.sleep(answer.retry_after)
             elif error_code == "idempotency_outcome_unknown":
                 self.tally.forgotten += 1
                 key = self.new_key(life)
-            elif error_code:
+            elif error_code or (answer.status < 500 and answer.error):
                 life.closed = True
                 if life.name in self.struck.wishes:
                     self.tally.failed_by_plan += 1

@@ -1,6 +1,7 @@
 """The server of a storm: killed at any moment, and started again at once."""
 
 import asyncio
+import os
 import signal
 import time
 
@@ -10,6 +11,13 @@ from support.server import Server
 
 # From the kill to the first sign of life, with a thousand sandboxes to take up.
 BACK_WITHIN = 60.0
+# The server's default, in MiB.
+MEMORY_EACH = 512
+
+
+def machine_memory() -> int:
+    """In MiB."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
 
 
 class Keeper:
@@ -30,8 +38,12 @@ class Keeper:
             while not self.up.is_set():
                 await self.up.wait()
 
-    async def start(self, tally: Tally, warm: int = 0) -> None:
-        self.server.environment["SOULBOX_WARM"] = str(warm)
+    async def start(self, tally: Tally, warm: int = 0, room: int | None = None) -> None:
+        """`room`: for how many sandboxes there is memory."""
+        self.server.environment = {"SOULBOX_WARM": str(warm)}
+        if room is not None:
+            factor = room * MEMORY_EACH / machine_memory()
+            self.server.environment |= {"SOULBOX_OVERCOMMIT_MEMORY": f"{factor:.3f}", "SOULBOX_ADMISSION_WAIT": "1s"}
         async with self._turn:
             await self._start(tally, time.monotonic())
 

@@ -43,6 +43,8 @@ class Wish:
     # Seconds until the client acts on its fate, or hangs up.
     delay: float
     witness: str
+    # Of the template with a start command, which has run when the create is answered.
+    started: bool
 
 
 class Target(Enum):
@@ -74,6 +76,8 @@ class Plan:
     warm: int
     # The server is killed when so many of the remaining sandboxes have been ended.
     kill_in_the_end: int | None
+    # The server may promise memory to only so many sandboxes, fewer than are asked for.
+    room: int | None
 
 
 def draw(seed: int, number: int, creates: int) -> Plan:
@@ -86,6 +90,7 @@ def draw(seed: int, number: int, creates: int) -> Plan:
             keyed=dice.random() < 0.5,
             delay=dice.uniform(0, 0.6) ** 2,
             witness=dice.randbytes(16).hex(),
+            started=dice.random() < 0.1,
         )
         for each, fate in enumerate(fates)
     ]
@@ -104,4 +109,5 @@ def draw(seed: int, number: int, creates: int) -> Plan:
             blows.append(Blow(target, dice.randrange(1, max(2, creates)), dice.getrandbits(32)))
     blows.sort(key=lambda blow: blow.after)
     kill_in_the_end = dice.randrange(max(1, creates // 2)) if dice.random() < 0.4 else None
-    return Plan(wishes, blows, warm=dice.choice([0, 8]), kill_in_the_end=kill_in_the_end)
+    room = max(4, int(creates * dice.uniform(0.4, 0.8))) if dice.random() < 0.3 else None
+    return Plan(wishes, blows, dice.choice([0, 8]), kill_in_the_end, room)

@@ -11,7 +11,19 @@ from typing import Any, Awaitable, Iterable
 from e2b import Sandbox as SdkSandbox
 
 from storm import wire
-from storm.client import KILL, LOOK, READ_WITNESS, Client, Given, Life, Refused, Sandbox, end_reason
+from storm.client import (
+    KILL,
+    LOOK,
+    READ_WITNESS,
+    STARTED,
+    STARTED_TEMPLATE,
+    Client,
+    Given,
+    Life,
+    Refused,
+    Sandbox,
+    end_reason,
+)
 from storm.keeper import Keeper
 from storm.plan import Fate, Target, draw
 from storm.tally import Tally
@@ -29,14 +41,15 @@ class Round:
         self.keeper, self.number = keeper, number
         self.plan = draw(seed, number, creates)
         self.tally, self.struck = Tally(), Struck()
-        self.client = Client(keeper, self.tally, self.struck)
+        self.client = Client(keeper, self.tally, self.struck, crowded=self.plan.room is not None)
         self.lives = [Life(wish, f"{number}-{wish.number}") for wish in self.plan.wishes]
         self.ended = 0
 
     async def play(self, before: Traces) -> Tally:
+        other = self.plan.warm > 0 or self.plan.room is not None
+        if other:
+            await self.restart(self.plan.warm, self.plan.room)
         began = time.monotonic()
-        if self.plan.warm:
-            await self.restart(self.plan.warm)
         await self.burst()
         self.tally.seconds = time.monotonic() - began
         listed = await self.settle()
@@ -44,9 +57,10 @@ class Round:
         await self.end_all()
         for each in await asyncio.to_thread(self.orphans):
             self.tally.problem("leaked", f"no sandbox has this any more: {each}")
-        if self.plan.warm:
+        await self.make_one_more()
+        if other:
             # Without those that wait for a user, so that the counts can be compared.
-            await self.restart(0)
+            await self.restart()
         grown = await asyncio.to_thread(Traces.grown, before, self.keeper.server, SETTLES_WITHIN)
         for kind, change in grown.items():
             self.tally.problem("leaked", f"{kind}: {change}")
@@ -60,9 +74,21 @@ class Round:
             last = sorted(set(last) & set(orphans(self.keeper.server)))
         return last
 
-    async def restart(self, warm: int) -> None:
+    async def restart(self, warm: int = 0, room: int | None = None) -> None:
         await self.keeper.stop()
-        await self.keeper.start(self.tally, warm)
+        await self.keeper.start(self.tally, warm, room)
+
+    async def make_one_more(self) -> None:
+        """All were ended: there must be room for one, at once."""
+        body = {"templateID": "base", "timeout": 60}
+        try:
+            answer = await self.client.ask("POST", "/v2/sandboxes", LOOK, body)
+            if answer.status == 201:
+                answer = await self.client.ask("DELETE", f"/sandboxes/{answer.json()['sandboxID']}", KILL)
+            if answer.status != 204:
+                self.tally.problem("stuck", f"all were ended, and one more cannot be made and ended: {answer}")
+        except (Given, Refused, wire.Cut) as error:
+            self.tally.problem("stuck", f"all were ended, and one more: {error!r}")
 
     # The burst.
 
@@ -236,7 +262,8 @@ class Round:
                     if end_reason(answer) is None:
                         self.tally.problem("lost", f"{name} was listed, and is gone for no reason: {answer}")
                     return
-                await self.client.run(Sandbox(name, answer.json().get("envdAccessToken") or ""), "true")
+                started = STARTED if listed.get("alias") == STARTED_TEMPLATE else ""
+                await self.client.run(Sandbox(name, answer.json().get("envdAccessToken") or ""), started + "true")
                 return
             except Given:
                 return

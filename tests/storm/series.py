@@ -6,6 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterable
 
+from e2b import Template
+
+from storm.client import STARTED_TEMPLATE
 from storm.keeper import Keeper
 from storm.rounds import Round
 from storm.tally import Tally
@@ -50,10 +53,21 @@ async def _run(server, seed, rounds, creates, progress) -> Tally:
     return whole
 
 
+def build_template(server: Server) -> None:
+    """One whose sandboxes are of use only when a command in them has run."""
+    template = Template().from_template("base")
+    template = template.set_start_cmd(
+        "sleep 0.2; touch /home/user/started; exec sleep infinity", "test -e /home/user/started"
+    )
+    Template.build(template, STARTED_TEMPLATE, api_key=server.key, api_url=server.url)
+
+
 async def warm_up(keeper: Keeper, creates: int) -> Traces:
     """Fills caches and pools, so that what is counted before is what stays."""
+    await asyncio.to_thread(build_template, keeper.server)
     calm = Round(keeper, 0, 0, min(creates, 24))
-    calm.plan = replace(calm.plan, blows=[], warm=0, kill_in_the_end=None)
+    calm.plan = replace(calm.plan, blows=[], warm=0, kill_in_the_end=None, room=None)
+    calm.client.crowded = False
     await calm.burst()
     await calm.end_all()
     if calm.tally.bad:

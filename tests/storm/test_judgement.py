@@ -44,6 +44,10 @@ def test_a_command_that_did_not_end_well_has_no_output():
         output(stream(printed(b"half")) + stream({"error": {"code": "unavailable"}}, flag=2))
 
 
+def wish(keyed):
+    return Wish(number=1, fate=Fate.STAY, keyed=keyed, delay=0.1, witness="w", started=False)
+
+
 def strays_of(life, count):
     judged = SimpleNamespace(lives=[life], tally=Tally())
     Round.count_strays(judged, [{"metadata": {"storm": life.name}}] * count)
@@ -57,13 +61,13 @@ def strays_of(life, count):
     (True, 3, ["a", "b"], 2),
 ])  # fmt: skip
 def test_creates_leave_only_the_sandboxes_that_their_answers_allow(keyed, unknown, keys, may):
-    life = Life(Wish(1, Fate.STAY, keyed, 0.1, "w"), "1-1", unknown=unknown, keys=keys)
+    life = Life(wish(keyed), "1-1", unknown=unknown, keys=keys)
     assert strays_of(life, may) == 0
     assert strays_of(life, may + 1) == 1
 
 
 def test_a_sandbox_of_no_known_create_is_a_leak():
-    life = Life(Wish(1, Fate.STAY, False, 0.1, "w"), "1-1")
+    life = Life(wish(keyed=False), "1-1")
     judged = SimpleNamespace(lives=[life], tally=Tally())
     Round.count_strays(judged, [{"metadata": {}}])
     assert judged.tally.leaked == 1
