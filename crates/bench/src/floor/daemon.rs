@@ -63,9 +63,9 @@ pub(super) fn serve() -> io::Result<()> {
     // All others of its pid namespace are killed with it, and their mounts go.
     kill_process(first, Signal::KILL).step("kill the daemon")?;
     waitpid(Some(first), WaitOptions::empty()).step("wait for the daemon")?;
-    cgroups::remove(&spec.cgroup).step("remove the daemon's cgroups")?;
-    fs::remove_dir_all(&spec.folder).step("remove the daemon's folder")?;
-    result
+    let groups = cgroups::remove(&spec.cgroup).step("remove the daemon's cgroups");
+    let folder = fs::remove_dir_all(&spec.folder).step("remove the daemon's folder");
+    result.and(groups).and(folder)
 }
 
 /// Until nobody holds the other end of our input, or the daemon ended.

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -80,12 +81,13 @@ impl OwnDaemon {
         }
         let client = client_of(&socket)?;
         fs::write(folder.join(CONFIG), "{}").map_err(Failure::new)?;
+        let cgroup = cgroup();
         let spec = Spec {
-            arguments: arguments(&folder, &socket, network),
+            arguments: arguments(&folder, &socket, &cgroup, network),
             path: search_path(&dockerd),
             program: dockerd,
             log: place.folder.join("dockerd.log"),
-            cgroup: cgroup(),
+            cgroup,
             folder: folder.clone(),
         };
         let watcher = Mutex::new(Some(watch(&place.program, &spec).await?));
@@ -158,7 +160,7 @@ async fn watch(program: &Path, spec: &Spec) -> Result<Child, Failure> {
     Ok(watcher)
 }
 
-fn arguments(folder: &Path, socket: &Path, network: &Network) -> Vec<OsString> {
+fn arguments(folder: &Path, socket: &Path, cgroup: &str, network: &Network) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut add = |name: &str, value: &Path| {
         words.extend([OsString::from(name), value.as_os_str().to_owned()]);
@@ -170,14 +172,17 @@ fn arguments(folder: &Path, socket: &Path, network: &Network) -> Vec<OsString> {
     let mut address = OsString::from("unix://");
     address.push(socket);
     words.extend(["--host".into(), address]);
-    words.push(format!("--cgroup-parent=/{}", cgroup()).into());
+    words.push(format!("--cgroup-parent=/{cgroup}").into());
     words.push("--exec-opt=native.cgroupdriver=cgroupfs".into());
     words.extend(network.arguments.iter().map(OsString::from));
     words
 }
 
+/// Another name for each daemon: who removes the groups of one must not meet another's.
 fn cgroup() -> String {
-    format!("soulbox-bench-{}", std::process::id())
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    format!("soulbox-bench-{}-{number}", std::process::id())
 }
 
 /// What the daemon calls is beside it, or where administrators' tools are.
