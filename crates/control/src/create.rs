@@ -146,7 +146,7 @@ impl Control {
                 return self.replay(record, earlier);
             }
         }
-        self.take_warm(&mut plan.spec);
+        self.choose_id(&mut plan.spec);
         tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
         let place = self.take_place(&plan.spec)?;
         if let Some(earlier) = self.write_intent(&plan).await? {
@@ -169,19 +169,13 @@ impl Control {
         }
     }
 
-    /// One that waits for a user may be had instead of a new one, if it has a place.
-    fn take_warm(&self, spec: &mut SandboxSpec) {
-        if spec.snapshot.is_some() || !spec.volumes.is_empty() || !self.has_place(&spec.tenant) {
+    /// A sandbox that waits for a user may be had instead of a new one, or one of which part is
+    /// made already; both have ids. Not for whoever will be refused.
+    fn choose_id(&self, spec: &mut SandboxSpec) {
+        if !self.has_place(&spec.tenant) {
             return;
         }
-        let wish = WarmWish {
-            template: spec.template.clone(),
-            build: spec.build.clone(),
-            disk_mib: spec.limits.disk_mib,
-        };
-        let Some(id) = self.node.claim_warm(&wish) else {
-            return;
-        };
+        let id = self.warm_id(spec).unwrap_or_else(|| self.node.ready_id());
         let renew = |token: &mut Option<Secret>, new: Secret| {
             if token.is_some() {
                 *token = Some(new);
@@ -190,6 +184,17 @@ impl Control {
         renew(&mut spec.access_token, self.tokens.access_token(&id));
         renew(&mut spec.traffic_token, self.tokens.traffic_token(&id));
         spec.id = id;
+    }
+
+    fn warm_id(&self, spec: &SandboxSpec) -> Option<SandboxId> {
+        if spec.snapshot.is_some() || !spec.volumes.is_empty() {
+            return None;
+        }
+        self.node.claim_warm(&WarmWish {
+            template: spec.template.clone(),
+            build: spec.build.clone(),
+            disk_mib: spec.limits.disk_mib,
+        })
     }
 
     /// `Some`: another request with the same idempotency key was first.

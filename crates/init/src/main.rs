@@ -5,10 +5,11 @@
 //!
 //! ```text
 //! init (real root)                      first process (real root, then root of the sandbox)
-//!   read the spec
+//!   read the berth
 //!   join the cgroups, the network namespace
-//!   a private mount namespace
 //!   make the user namespace
+//!   wait for the spec: long, if it is ahead of its time
+//!   a private mount namespace
 //!   disk, snapshots, layers, overlays
 //!   copies of what the host shows
 //!   clone: pid, ipc, uts, cgroup  ────►  host name; pivot_root: the host is out of sight
@@ -36,7 +37,7 @@ mod root;
 mod user_namespace;
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::fd::AsFd,
     process::ExitCode,
 };
@@ -46,7 +47,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
-use soulbox_types::guest::{EXPORT, InitSpec, InitStatus};
+use soulbox_types::guest::{BerthSpec, EXPORT, InitSpec, InitStatus};
 
 use crate::error::{Context, Failure};
 
@@ -65,12 +66,18 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let spec: InitSpec = read_spec()?;
+    let mut input = BufReader::new(std::io::stdin().take(MAX_SPEC_BYTES));
+    let berth: BerthSpec = read_line(&mut input)?;
+    join_cgroups(&berth)?;
+    enter_network(&berth)?;
+    let user_namespace = user_namespace::create(berth.id_base)?;
+    report(&InitStatus::Waiting);
+    let Some(spec) = await_spec(&mut input)? else {
+        return Ok(());
+    };
     // Opened before the root changes. The file is shared by all sandboxes, so are its pages.
     let envd = std::fs::File::open(&spec.envd).at("open envd")?;
-    join_cgroups(&spec)?;
-    enter_network(&spec)?;
-    let user_namespace = user_namespace::create(spec.id_base)?;
+    // Not ahead of time: it would not show what the host mounts meanwhile, such as volumes.
     new_mount_namespace().at("mount namespace")?;
     let overlays = root::assemble(&spec, &user_namespace)?;
     let pieces = pieces::collect(&spec, &user_namespace)?;
@@ -100,6 +107,27 @@ fn run() -> Result<(), Failure> {
     }
 }
 
+fn read_line<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<T, Failure> {
+    let mut text = String::new();
+    input.read_line(&mut text).at("read the berth")?;
+    serde_json::from_str(&text)
+        .map_err(std::io::Error::other)
+        .at("parse the berth")
+}
+
+/// `None`: the server is gone, or needs this berth no more.
+fn await_spec(input: &mut impl Read) -> Result<Option<InitSpec>, Failure> {
+    let mut text = String::new();
+    input.read_to_string(&mut text).at("read the spec")?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(std::io::Error::other)
+        .at("parse the spec")
+}
+
 fn read_spec<T: serde::de::DeserializeOwned>() -> Result<T, Failure> {
     let mut text = String::new();
     std::io::stdin()
@@ -113,15 +141,15 @@ fn read_spec<T: serde::de::DeserializeOwned>() -> Result<T, Failure> {
 
 /// First of all, so that whatever this program uses is already counted to the sandbox, and the
 /// cgroup namespace made later has the sandbox's group as its root.
-fn join_cgroups(spec: &InitSpec) -> Result<(), Failure> {
-    for file in &spec.cgroup_joins {
+fn join_cgroups(berth: &BerthSpec) -> Result<(), Failure> {
+    for file in &berth.cgroup_joins {
         std::fs::write(file, "0").at("join cgroup")?;
     }
     Ok(())
 }
 
-fn enter_network(spec: &InitSpec) -> Result<(), Failure> {
-    let namespace = std::fs::File::open(&spec.network_namespace).at("open network namespace")?;
+fn enter_network(berth: &BerthSpec) -> Result<(), Failure> {
+    let namespace = std::fs::File::open(&berth.network_namespace).at("open network namespace")?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
         .at("enter network namespace")
 }

@@ -95,7 +95,9 @@ async fn copy(init: &Path, spec: &ExportSpec) -> Result<Vec<usize>> {
         Ok(InitStatus::Failed { step, message }) => {
             Err(failed(std::io::Error::other(format!("{step}: {message}"))))
         }
-        Ok(InitStatus::Started { .. }) | Err(_) => Err(failed(last_words(&output))),
+        Ok(InitStatus::Started { .. } | InitStatus::Waiting) | Err(_) => {
+            Err(failed(last_words(&output)))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -22,12 +22,14 @@ use tokio::time::timeout;
 
 use crate::{
     JailConfig,
+    berth::Berths,
     blocking::blocking,
     capture,
     disk::{self, Disks},
     egress::egress,
     export,
     instance::Instance,
+    moor::keep_ready,
     network::{self, network_error},
     node_layer,
     policy::Policy,
@@ -38,7 +40,7 @@ use crate::{
 };
 
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
-const DEATH_LIMIT: Duration = Duration::from_secs(15);
+pub(crate) const DEATH_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const HOSTNAME: &str = "e2b.local";
 
@@ -54,6 +56,7 @@ pub struct Jail {
     /// Files that are the same in every sandbox of this node, above the template's layers.
     pub(crate) node_layer: PathBuf,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
+    pub(crate) berths: Arc<Berths>,
 }
 
 impl Jail {
@@ -70,7 +73,13 @@ impl Jail {
             blocking(move || disks.blank(size).map(drop)).await?;
         }
         let boot_id = boot_id().map_err(|e| Error::io("could not read the boot id", e))?;
-        Ok(Arc::new(Self {
+        // Most slots are for sandboxes whose ids somebody else chose.
+        let most = usize::try_from(config.max_sandboxes / 4).unwrap_or(usize::MAX);
+        let berths = Arc::new(Berths::new(
+            config.pool.min(most),
+            cgroup_limits(&Limits::default()),
+        ));
+        let jail = Arc::new(Self {
             config,
             instance,
             policy,
@@ -80,7 +89,10 @@ impl Jail {
             disks,
             node_layer,
             sandboxes: Mutex::default(),
-        }))
+            berths,
+        });
+        tokio::spawn(keep_ready(Arc::downgrade(&jail)));
+        Ok(jail)
     }
 
     pub fn instance(&self) -> &Instance {
@@ -103,6 +115,9 @@ impl Jail {
 
     /// Removes what the machine holds for this server. Only without sandboxes.
     pub async fn close(&self) {
+        for berth in self.berths.close() {
+            self.scrap(berth).await;
+        }
         if self.sandboxes.lock().is_empty() {
             self.network.close().await;
             if let Err(error) = self.cgroups.remove_parent() {
@@ -142,16 +157,6 @@ impl Jail {
 
     pub(crate) fn folder(&self, id: &SandboxId) -> PathBuf {
         self.config.sandboxes_dir.join(id.as_str())
-    }
-
-    async fn clean_up(&self, id: &SandboxId) -> Result<()> {
-        let cgroup = self.cgroups.existing(id.as_str());
-        blocking(move || {
-            let failed = |e| Error::io("could not clean up the cgroup", io::Error::other(e));
-            cgroup.kill_all().map_err(failed)?;
-            cgroup.remove(DEATH_LIMIT).map_err(failed)
-        })
-        .await
     }
 
     /// Ends every process after `flush`, and returns when nothing has the disk mounted any more.
@@ -236,6 +241,10 @@ impl Runtime for Jail {
 
     fn tier(&self) -> Tier {
         Tier::Jail
+    }
+
+    fn ready_id(&self) -> Option<SandboxId> {
+        self.berths.promise(Instant::now())
     }
 
     async fn create(
@@ -427,6 +436,7 @@ impl Runtime for Jail {
                 self.clean_up(&id).await?;
             }
         }
+        self.berths.open();
         Ok(())
     }
 }

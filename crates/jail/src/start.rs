@@ -1,6 +1,6 @@
 //! From a wish to a running sandbox.
 
-use std::{io, os::fd::AsRawFd, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use fs_err as fs;
 use soulbox_cgroup::{Cgroup, CgroupLimits};
@@ -13,11 +13,11 @@ use soulbox_types::{
 };
 
 use crate::{
+    berth::Berth,
     blocking::blocking,
     disk::OVERLAYS,
     egress::egress,
     jail::{HOSTNAME, Jail},
-    launch::launch,
     network::network_error,
     policy::{MASKED, READ_ONLY},
     process::FirstProcess,
@@ -37,19 +37,13 @@ impl Jail {
             .templates
             .of(spec)
             .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
-        let (slot, cgroup, (), ()) = tokio::try_join!(
-            self.acquire_slot(spec),
-            self.make_cgroup(spec),
-            self.make_disk(spec, origin.disk),
-            self.warm_cgroups(),
-        )?;
-        let init = self.init_spec(spec, &template, origin, &slot, &cgroup);
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.folder(&spec.id).join("init.log"))
-            .map_err(|e| Error::io("could not open the start's log", e))?;
-        let launched = launch(&self.config.programs.init, &init, log.into()).await?;
+        let (berth, ()) =
+            tokio::try_join!(self.berth_for(spec), self.make_disk(spec, origin.disk),)?;
+        let Berth {
+            init, cgroup, slot, ..
+        } = berth;
+        let wish = self.init_spec(spec, &template, origin, &slot, &cgroup);
+        let launched = init.launch(&wish).await?;
         let found = FirstProcess::find(launched.pid, None)
             .map_err(|e| Error::io("could not watch the sandbox", e))?;
         let Some(process) = found else {
@@ -76,36 +70,60 @@ impl Jail {
         })
     }
 
-    async fn acquire_slot(&self, spec: &SandboxSpec) -> Result<Slot> {
-        let slot = self.network.acquire().await.map_err(network_error)?;
-        // A slot from the pool is open already.
+    /// The one that was made ahead for it, with its wishes, or one made now.
+    async fn berth_for(&self, spec: &SandboxSpec) -> Result<Berth> {
+        let limits = cgroup_limits(&spec.limits);
         let policy = egress(&spec.network)?;
+        let berth = if let Some(ahead) = self.berths.take(&spec.id, &limits) {
+            self.refit(ahead, limits).await?
+        } else {
+            let slot = self.free_slot().await?;
+            self.berth(spec.id.clone(), slot, limits).await?
+        };
+        // A slot from the pool is open already.
         if policy != EgressPolicy::open() {
             self.network
-                .set_policy(&slot, &policy)
+                .set_policy(&berth.slot, &policy)
                 .await
                 .map_err(network_error)?;
         }
-        Ok(slot)
+        Ok(berth)
     }
 
-    async fn make_cgroup(&self, spec: &SandboxSpec) -> Result<Cgroup> {
-        let limits = cgroup_limits(&spec.limits);
-        let (manager, name) = (self.cgroups.clone(), spec.id.to_string());
+    /// Its init may have died while it waited, and the limits may be others.
+    async fn refit(&self, mut ahead: Berth, limits: CgroupLimits) -> Result<Berth> {
+        if !ahead.init.is_alive() {
+            let Berth { id, slot, .. } = ahead;
+            return self.berth(id, slot, limits).await;
+        }
+        if ahead.limits != limits {
+            self.set_limits_of(&ahead, limits).await?;
+        }
+        Ok(ahead)
+    }
+
+    /// At the cost of a berth that waits, if there is no other.
+    async fn free_slot(&self) -> Result<Slot> {
+        loop {
+            match self.network.acquire().await.map_err(network_error) {
+                Err(full @ Error::NoCapacity { .. }) => {
+                    let Some(waiting) = self.berths.give_up_one() else {
+                        return Err(full);
+                    };
+                    self.scrap(waiting).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn set_limits_of(&self, berth: &Berth, limits: CgroupLimits) -> Result<()> {
+        let (manager, name) = (self.cgroups.clone(), berth.id.to_string());
         blocking(move || {
             manager
                 .create(&name, &limits)
-                .map_err(|e| Error::io("could not make the cgroup", io::Error::other(e)))
-        })
-        .await
-    }
-
-    /// The first join after a quiet moment waits for the kernel; here it waits beside other work.
-    async fn warm_cgroups(&self) -> Result<()> {
-        let manager = self.cgroups.clone();
-        blocking(move || {
-            manager.warm_up();
-            Ok(())
+                .map(drop)
+                .map_err(|e| Error::io("could not set the limits", io::Error::other(e)))
         })
         .await
     }
@@ -136,15 +154,8 @@ impl Jail {
         let mut env = template.env.clone();
         env.extend(spec.env.clone());
         InitSpec {
-            network_namespace: format!(
-                "/proc/{}/fd/{}",
-                std::process::id(),
-                slot.netns().as_raw_fd()
-            )
-            .into(),
             id_base: self.instance.id_base(slot.index()),
             hostname: HOSTNAME.to_owned(),
-            cgroup_joins: cgroup.procs_files(),
             cgroup_view: cgroup.view(),
             disk: folder.join("disk.img"),
             snapshots: origin.snapshots.clone(),

@@ -462,6 +462,10 @@ impl Node for LocalNode {
         self.claim(wish)
     }
 
+    fn ready_id(&self) -> SandboxId {
+        self.runtime.ready_id().unwrap_or_else(SandboxId::random)
+    }
+
     fn retire(&self, build: &str) {
         self.retire_build(build);
     }

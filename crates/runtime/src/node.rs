@@ -109,6 +109,12 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// chooses an id. Cheap: from memory. Every call counts as demand.
     fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId>;
 
+    /// An id for a sandbox that will be made here within a moment: one for which part of it is made
+    /// already, if there is any.
+    fn ready_id(&self) -> SandboxId {
+        SandboxId::random()
+    }
+
     /// New sandboxes are not made of this build any more: those that wait are let go.
     fn retire(&self, _build: &str) {}
 

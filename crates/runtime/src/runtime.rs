@@ -87,6 +87,12 @@ pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync +
 pub trait Runtime: Send + Sync + fmt::Debug {
     fn tier(&self) -> Tier;
 
+    /// An id for which part of a sandbox is made already, if a `create` with it follows within a
+    /// moment. `None`: nothing is, and any id is as good. Cheap: from memory.
+    fn ready_id(&self) -> Option<SandboxId> {
+        None
+    }
+
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.

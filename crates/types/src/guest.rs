@@ -41,17 +41,27 @@ pub struct OverlaySpec {
     pub lower: Vec<PathBuf>,
 }
 
-/// Everything that `soulbox-init` needs to build a jail. It arrives on standard input; what
-/// happened goes as JSON lines ([`InitStatus`]) to standard output, followed by envd's ready byte.
+/// The first line of `soulbox-init`'s standard input: what is the same for whatever sandbox it
+/// will become, and takes the kernel longest. It is done ahead, then [`InitStatus::Waiting`] is
+/// reported and the [`InitSpec`] awaited. Without one it ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct InitSpec {
+pub struct BerthSpec {
     /// Where the network namespace can be opened (`/proc/<server>/fd/<n>`).
     pub network_namespace: PathBuf,
     /// First of the 65,536 host ids that are this sandbox's 0 to 65,535.
     pub id_base: u32,
-    pub hostname: String,
     /// Files into which a process writes its pid to join the sandbox's cgroups.
     pub cgroup_joins: Vec<PathBuf>,
+}
+
+/// Everything else that `soulbox-init` needs to build a jail, up to the end of standard input.
+/// What happened goes as JSON lines ([`InitStatus`]) to standard output, followed by envd's ready
+/// byte.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InitSpec {
+    /// As in the berth.
+    pub id_base: u32,
+    pub hostname: String,
     /// Directories to show read-only under `/sys/fs/cgroup`, with their place there.
     pub cgroup_view: Vec<(PathBuf, PathBuf)>,
     /// Ext4 image with `u<n>` (upper) and `w<n>` (work) for the n-th overlay.
@@ -94,6 +104,8 @@ pub struct ExportSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InitStatus {
+    /// The berth is made.
+    Waiting,
     /// The sandbox's first process exists.
     Started { pid: i32 },
     /// The overlays to which anything was added; their copies are on the host's disk.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_runtime::{Error, Result, Stats, WarmWish};
+use soulbox_runtime::{Error, Node, Result, Stats, WarmWish};
 use soulbox_template::Template;
 use soulbox_types::{
     EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState,
@@ -195,14 +195,15 @@ impl LocalNode {
         template: &Template,
         starting: &Semaphore,
     ) -> Result<Member> {
-        let spec = spec_of(wish, template);
-        let id = spec.id.clone();
-        let set_aside = {
+        let (spec, set_aside) = {
             // Never closed; without a permit it would only be less polite.
             let _turn = starting.acquire().await.ok();
             self.give_way_to_users().await;
-            self.make(&spec).await?
+            let spec = spec_of(self.ready_id(), wish, template);
+            let set_aside = self.make(&spec).await?;
+            (spec, set_aside)
         };
+        let id = spec.id.clone();
         self.open_up(&spec).await?;
         drop(set_aside);
         let member = Member {
@@ -227,12 +228,12 @@ impl LocalNode {
     }
 }
 
-fn spec_of(wish: &WarmWish, template: &Template) -> SandboxSpec {
+fn spec_of(id: SandboxId, wish: &WarmWish, template: &Template) -> SandboxSpec {
     let now = UnixMillis::now();
     #[expect(clippy::expect_used, reason = "a constant")]
     let tenant: TenantId = NOBODY.parse().expect("a UUID");
     SandboxSpec {
-        id: SandboxId::random(),
+        id,
         tenant,
         template: wish.template.clone(),
         build: wish.build.clone(),

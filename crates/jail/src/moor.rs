@@ -1,0 +1,136 @@
+//! Making berths, and keeping some ready.
+
+use std::{
+    io,
+    os::fd::AsRawFd,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use soulbox_cgroup::{Cgroup, CgroupLimits};
+use soulbox_net::Slot;
+use soulbox_runtime::{Error, Result};
+use soulbox_types::{SandboxId, guest::BerthSpec};
+
+use crate::{
+    Jail, berth::Berth, blocking::blocking, jail::DEATH_LIMIT, launch::park, network::network_error,
+};
+
+/// Promises are looked after, and what failed is tried again.
+const TICK: Duration = Duration::from_secs(5);
+/// A create may be under way right now; its user goes first.
+const GIVE_WAY: Duration = Duration::from_millis(20);
+
+/// Keeps berths ready until the jail is closed or gone.
+pub(crate) async fn keep_ready(jail: Weak<Jail>) {
+    loop {
+        let Some(here) = jail.upgrade() else { return };
+        if here.berths.is_closed() {
+            return;
+        }
+        let more = here.make_one_ready().await;
+        if more {
+            continue;
+        }
+        let berths = Arc::clone(&here.berths);
+        drop(here);
+        tokio::select! {
+            () = berths.changed.notified() => tokio::time::sleep(GIVE_WAY).await,
+            () = tokio::time::sleep(TICK) => {}
+        }
+    }
+}
+
+impl Jail {
+    /// `false`: enough are ready, or no more can be made now.
+    async fn make_one_ready(&self) -> bool {
+        let Some(limits) = self.berths.begin(Instant::now()) else {
+            return false;
+        };
+        let made = match self.network.acquire().await.map_err(network_error) {
+            Ok(slot) => self.berth(SandboxId::random(), slot, limits).await,
+            Err(error) => Err(error),
+        };
+        let made = made.inspect_err(|error| tracing::debug!(%error, "no berth was made ahead"));
+        let is_made = made.is_ok();
+        if let Some(unwanted) = self.berths.made(made.ok()) {
+            self.scrap(unwanted).await;
+        }
+        is_made
+    }
+
+    /// A berth in this slot. On error nothing is left.
+    pub(crate) async fn berth(
+        &self,
+        id: SandboxId,
+        slot: Slot,
+        limits: CgroupLimits,
+    ) -> Result<Berth> {
+        let (cgroup, ()) = tokio::try_join!(self.make_cgroup(&id, &limits), self.warm_cgroups())?;
+        let spec = BerthSpec {
+            network_namespace: format!(
+                "/proc/{}/fd/{}",
+                std::process::id(),
+                slot.netns().as_raw_fd()
+            )
+            .into(),
+            id_base: self.instance.id_base(slot.index()),
+            cgroup_joins: cgroup.procs_files(),
+        };
+        match park(&self.config.programs.init, &spec).await {
+            Ok(init) => Ok(Berth {
+                id,
+                init,
+                cgroup,
+                limits,
+                slot,
+            }),
+            Err(error) => {
+                if let Err(clean_up) = self.clean_up(&id).await {
+                    tracing::warn!(sandbox = %id, error = %clean_up, "clean-up after a failed start");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes a berth that nobody will use.
+    pub(crate) async fn scrap(&self, berth: Berth) {
+        let Berth { id, init, slot, .. } = berth;
+        init.leave().await;
+        if let Err(error) = self.clean_up(&id).await {
+            tracing::warn!(%error, "the cgroup of an unused berth stays; the next start removes it");
+        }
+        drop(slot);
+    }
+
+    async fn make_cgroup(&self, id: &SandboxId, limits: &CgroupLimits) -> Result<Cgroup> {
+        let (manager, name, limits) = (self.cgroups.clone(), id.to_string(), *limits);
+        blocking(move || {
+            manager
+                .create(&name, &limits)
+                .map_err(|e| Error::io("could not make the cgroup", io::Error::other(e)))
+        })
+        .await
+    }
+
+    /// The first join after a quiet moment waits for the kernel; here it waits beside other work.
+    async fn warm_cgroups(&self) -> Result<()> {
+        let manager = self.cgroups.clone();
+        blocking(move || {
+            manager.warm_up();
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn clean_up(&self, id: &SandboxId) -> Result<()> {
+        let cgroup = self.cgroups.existing(id.as_str());
+        blocking(move || {
+            let failed = |e| Error::io("could not clean up the cgroup", io::Error::other(e));
+            cgroup.kill_all().map_err(failed)?;
+            cgroup.remove(DEATH_LIMIT).map_err(failed)
+        })
+        .await
+    }
+}
