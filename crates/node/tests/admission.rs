@@ -293,7 +293,7 @@ async fn a_full_machine_refuses_a_whole_burst_after_one_wait() {
     for create in burst {
         assert!(why(create.await.unwrap()).starts_with("memory"));
     }
-    assert!(start.elapsed() < 10 * SHORT, "{:?}", start.elapsed());
+    assert!(start.elapsed() < 50 * SHORT, "{:?}", start.elapsed());
     assert_eq!(world.refused(Resource::Memory), 100);
     assert!(world.node.list().is_empty());
 }
