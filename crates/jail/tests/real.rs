@@ -65,6 +65,10 @@ impl Fixture {
     }
 
     async fn jail(&self) -> Arc<Jail> {
+        self.jail_for(16).await
+    }
+
+    async fn jail_for(&self, max_sandboxes: u32) -> Arc<Jail> {
         self.templates.set_own(self.template.clone());
         let data_dir = self.path().to_owned();
         let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
@@ -77,7 +81,7 @@ impl Fixture {
             network_range: None,
             open_ranges: Vec::new(),
             pool: 1,
-            max_sandboxes: 16,
+            max_sandboxes,
         })
         .await
         .unwrap()
@@ -742,4 +746,114 @@ async fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
     jail.set_limits(&spec.id, &limits).await.unwrap();
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
+}
+
+/// The id of a berth, as soon as one is ready.
+async fn ready_id(jail: &Jail) -> soulbox_types::SandboxId {
+    let found = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            if let Some(id) = jail.ready_id() {
+                return id;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    found.await.unwrap()
+}
+
+fn spec_with(fixture: &Fixture, id: soulbox_types::SandboxId) -> SandboxSpec {
+    let spec = SandboxSpec {
+        id,
+        ..fixture.spec()
+    };
+    fs::create_dir_all(fixture.path().join("sandboxes").join(spec.id.as_str())).unwrap();
+    spec
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_takes_the_berth_that_was_made_ahead_for_its_id() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    assert!(jail.ready_id().is_none(), "not before the past is cleared");
+    jail.reclaim(&[]).await.unwrap();
+    let id = ready_id(&jail).await;
+    let group = jail.cgroups().existing(id.as_str());
+    let waiting = group.pids().unwrap();
+    assert_eq!(waiting.len(), 1, "an init waits in its group");
+    let spec = spec_with(&fixture, id);
+    create(&jail, &spec).await;
+    assert!(health(&jail, &spec).await.contains("204"));
+    assert!(!alive(u64::from(waiting[0])), "it has done its work");
+    let next = ready_id(&jail).await;
+    assert_ne!(next, spec.id);
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+    assert!(!group.exists());
+    assert!(!jail.cgroups().existing(next.as_str()).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_berth_whose_init_died_is_made_again() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    jail.reclaim(&[]).await.unwrap();
+    let id = ready_id(&jail).await;
+    let group = jail.cgroups().existing(id.as_str());
+    let waiting = u64::from(group.pids().unwrap()[0]);
+    group.kill_all().unwrap();
+    while alive(waiting) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let spec = spec_with(&fixture, id);
+    create(&jail, &spec).await;
+    assert!(health(&jail, &spec).await.contains("204"));
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_network_slot_is_not_kept_for_a_sandbox_that_may_never_come() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail_for(4).await;
+    jail.reclaim(&[]).await.unwrap();
+    // Back on the shelf of those that wait, or never off it.
+    let _promised = ready_id(&jail).await;
+    let specs: Vec<_> = (0..3).map(|_| fixture.spec()).collect();
+    for spec in &specs {
+        create(&jail, spec).await;
+    }
+    for spec in &specs {
+        jail.destroy(&spec.id, None).await.unwrap();
+    }
+    jail.close().await;
+}
+
+#[test]
+fn berths_of_a_server_that_died_are_reclaimed_by_the_next() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let left = runtime.block_on(async {
+        let jail = fixture.jail().await;
+        jail.reclaim(&[]).await.unwrap();
+        ready_id(&jail).await
+    });
+    // All tasks, pipes and handles of the first one are gone.
+    drop(runtime);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let jail = fixture.jail().await;
+        let group = jail.cgroups().existing(left.as_str());
+        assert!(group.exists());
+        jail.reclaim(&[]).await.unwrap();
+        assert!(!group.exists());
+        jail.close().await;
+    });
 }
