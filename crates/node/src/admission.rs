@@ -88,7 +88,10 @@ impl LocalNode {
         ask: Ask,
         ending: &CancellationToken,
     ) -> Result<Permit> {
-        let need = self.need_of(spec, ask);
+        let (door, need) = (self.door(), self.need_of(spec, ask));
+        if door.closed.is_cancelled() {
+            return Err(door.refuse(Lack::stopping()));
+        }
         if let Some(permit) = self.admit_at_once(spec, ask, need) {
             return Ok(permit);
         }
@@ -98,6 +101,7 @@ impl LocalNode {
         let gone = || Error::SandboxNotFound(spec.id.clone());
         tokio::select! {
             () = ending.cancelled() => Err(gone()),
+            () = door.closed.cancelled() => Err(door.refuse(Lack::stopping())),
             admitted = self.admit_in_turn(spec, ask, need) => admitted,
         }
     }

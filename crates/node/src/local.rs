@@ -137,6 +137,11 @@ impl LocalNode {
         self.door.stats()
     }
 
+    /// Lets nobody in any more: whoever waits is told at once that the server stops.
+    pub fn close_door(&self) {
+        self.door.close();
+    }
+
     pub(crate) fn max_sandboxes(&self) -> usize {
         self.config.max_sandboxes
     }

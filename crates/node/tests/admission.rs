@@ -436,3 +436,19 @@ async fn a_restart_that_fails_rests_on_and_holds_nothing() {
     assert_eq!(world.node.paused(&first.id).unwrap().kept, Kept::Filesystem);
     world.node.create(spec(LONG)).await.unwrap();
 }
+
+#[tokio::test]
+async fn whoever_waits_is_told_when_the_server_stops() {
+    let world = World::using(1000, 1000, |config| config.admission.wait = PATIENT).await;
+    let waits = [world.create(spec(LONG)), world.create(spec(LONG))];
+    world.waiting(2).await;
+    let start = Instant::now();
+    world.node.close_door();
+    for create in waits {
+        assert!(why(create.await.unwrap()).contains("the server stops"));
+    }
+    assert!(start.elapsed() < PATIENT / 2);
+    world.memory.set(0);
+    assert!(why(world.node.create(spec(LONG)).await).contains("the server stops"));
+    assert!(world.node.list().is_empty() && world.folders() == 0);
+}

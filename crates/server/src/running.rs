@@ -30,6 +30,8 @@ pub(crate) struct Parts {
     pub(crate) api: Router,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
+    /// Run as soon as the server is to stop, before requests are waited for.
+    pub(crate) stop: Box<dyn FnOnce() + Send>,
     /// Run at the very end.
     pub(crate) close: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -96,6 +98,7 @@ pub(crate) async fn run(
     }
     shutdown.await;
     tracing::info!("stopping; sandboxes go on");
+    (parts.stop)();
     connections.drain().await;
     tasks.shutdown().await;
     if tokio::time::timeout(CLOSE_LIMIT, parts.close)

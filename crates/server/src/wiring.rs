@@ -113,7 +113,7 @@ pub(crate) async fn assemble(
         },
     );
 
-    let (waiting, watched) = (Arc::clone(&node), Arc::clone(&node));
+    let (waiting, watched, stopping) = (Arc::clone(&node), Arc::clone(&node), Arc::clone(&node));
     let parts = Parts {
         node,
         api,
@@ -122,6 +122,7 @@ pub(crate) async fn assemble(
             admission: watched.admission_stats(),
         })),
         slots: Some(slots(Arc::clone(&jail))),
+        stop: Box::new(move || stopping.close_door()),
         close: Box::pin(async move {
             control.drain(FINISH_LIMIT).await;
             waiting.close_pool().await;

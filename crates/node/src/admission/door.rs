@@ -12,6 +12,7 @@ use tokio::{
     sync::{MutexGuard, Notify, OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep_until, timeout, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     AdmissionConfig, Ask, Resource,
@@ -47,6 +48,8 @@ pub(crate) struct Door {
     /// and on threads that may block.
     looking: Mutex<()>,
     look_under_way: AtomicBool,
+    /// The server stops: nobody is let in, and nobody waits.
+    pub(super) closed: CancellationToken,
     waiting: AtomicU64,
     refused: [AtomicU64; Resource::ALL.len()],
 }
@@ -102,6 +105,7 @@ impl Door {
             ledger: Mutex::new(ledger),
             looking: Mutex::default(),
             look_under_way: AtomicBool::new(false),
+            closed: CancellationToken::new(),
             waiting: AtomicU64::new(0),
             refused: Default::default(),
             config,
@@ -123,6 +127,10 @@ impl Door {
             starting: starting as u64,
             refused: Resource::ALL.into_iter().map(count).collect(),
         }
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
     }
 
     pub(super) fn waiting(&self) -> u64 {

@@ -128,6 +128,11 @@ impl Lack {
         Self::of(Resource::Starts, what)
     }
 
+    pub(super) fn stopping() -> Self {
+        let what = "starts: the server stops, and takes new sandboxes when it is back".to_owned();
+        Self::of(Resource::Starts, what)
+    }
+
     pub(super) fn promised_memory(limits: &Limits, promised: u64, most: u64) -> Self {
         let what = format!(
             "promised memory: this sandbox may use {} MiB, and {} of {} MiB are promised to others \

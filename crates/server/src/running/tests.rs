@@ -62,6 +62,7 @@ fn world() -> World {
         api,
         slots: Some(Arc::new(|| crate::metrics::Slots { ready: 3, used: 1 })),
         busy: Some(Arc::new(crate::metrics::Busy::default)),
+        stop: Box::new(|| {}),
         close: Box::pin(async {}),
     };
     let (stop, stopped) = oneshot::channel();
