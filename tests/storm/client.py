@@ -24,7 +24,7 @@ LEAVE_WITNESS = "printf %s '{0}' > /home/user/witness && cat /home/user/witness"
 READ_WITNESS = "cat /home/user/witness"
 # Made by `series.build_template`: its start command leaves this, its ready command waits for it.
 STARTED_TEMPLATE = "storm-started"
-STARTED = "test -e /home/user/started && "
+STARTED = "test -e /home/user/started || { echo its start command has not done its work; exit 1; }; "
 # On a server with too little room, a client gives up after so many refusals.
 REFUSALS = 3
 ENDED = re.compile(r"\(ended(?: at \S+)?, (\w+)")
@@ -131,7 +131,8 @@ class Client:
             pass
         except (Refused, wire.Cut) as refused:
             if not self.was_struck(life):
-                self.tally.problem("untrue", f"{life.name} ({life.wish.fate.value}): {refused}")
+                which = life.sandbox.id if life.sandbox else "no sandbox"
+                self.tally.problem("untrue", f"{which} of {life.name} ({life.wish.fate.value}): {refused}")
 
     async def create(self, life: Life) -> None:
         template = STARTED_TEMPLATE if life.wish.started else "base"

@@ -90,7 +90,7 @@ def draw(seed: int, number: int, creates: int) -> Plan:
             keyed=dice.random() < 0.5,
             delay=dice.uniform(0, 0.6) ** 2,
             witness=dice.randbytes(16).hex(),
-            started=dice.random() < 0.1,
+            started=dice.random() < 0.15,
         )
         for each, fate in enumerate(fates)
     ]

@@ -57,7 +57,7 @@ def build_template(server: Server) -> None:
     """One whose sandboxes are of use only when a command in them has run."""
     template = Template().from_template("base")
     template = template.set_start_cmd(
-        "sleep 0.2; touch /home/user/started; exec sleep infinity", "test -e /home/user/started"
+        "sleep 0.8; touch /home/user/started; exec sleep infinity", "test -e /home/user/started"
     )
     Template.build(template, STARTED_TEMPLATE, api_key=server.key, api_url=server.url)
 
