@@ -144,7 +144,7 @@ def test_whatever_ends_a_run_ends_all_that_it_started(server, quick, how):
         run.kill()
         run.wait(10)
     assert code == (130 if how == signal.SIGINT else -signal.SIGKILL)
-    eventually(lambda: not list(place.rglob("instance.json")), within=60, what="the servers' folders are gone")
+    eventually(lambda: not list(place.glob("*/server-*")), within=60, what="the servers' folders are gone")
     Census.returns_to(before, server)
     if how == signal.SIGINT:
         assert os.listdir(place) == []
