@@ -19,6 +19,7 @@ pub(crate) enum Refusal {
     BadAnswer { id: SandboxId, port: u16 },
     NoAnswer { id: SandboxId, port: u16 },
     TooManyStreams(SandboxId),
+    NoRoom(SandboxId),
     MayNotWake(SandboxId),
     NotPublic(SandboxId),
     Changing(SandboxId),
@@ -47,6 +48,7 @@ impl Refusal {
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::MayNotWake(_) | Self::NotPublic(_) => StatusCode::FORBIDDEN,
             Self::Changing(_) => StatusCode::CONFLICT,
         }
@@ -68,6 +70,9 @@ impl Refusal {
             Self::TooManyStreams(_) => {
                 "The sandbox has too many open connections; close some and try again"
             }
+            Self::NoRoom(_) => {
+                "The sandbox is paused, and the server has no room to wake it; try again soon"
+            }
             Self::MayNotWake(_) => {
                 "The sandbox is paused, and only requests with its access token wake it"
             }
@@ -83,6 +88,7 @@ impl Refusal {
             Self::BadRequest(_) | Self::ControlRoute { .. } | Self::BadSignature => (None, None),
             Self::NotFound(id)
             | Self::TooManyStreams(id)
+            | Self::NoRoom(id)
             | Self::MayNotWake(id)
             | Self::NotPublic(id)
             | Self::Changing(id) => (Some(id), None),
