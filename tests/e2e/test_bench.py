@@ -130,7 +130,7 @@ def test_whatever_ends_a_run_ends_all_that_it_started(server, quick, how):
     place = quick / "place"
     place.mkdir()
     run = subprocess.Popen(
-        command(place, "scale", "--no-compare", "--sandboxes", "2000"),
+        command(place, "scale", "--no-compare", "--rounds", "1", "--sandboxes", "2000"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
