@@ -38,7 +38,7 @@ def main() -> int:
 
     def say(number: int, tally: Tally) -> None:
         print(f"round {number}: {tally.seconds:.1f} s; {tally}", flush=True)
-        for each in [*tally.problems[:20], *sorted(set(tally.remarks))[:5]]:
+        for each in [*tally.problems[:12], *sorted(set(tally.remarks))[:5]]:
             print(f"    {each}", flush=True)
         if tally.bad:
             print(f"    again: ./storm --seed {seed} --creates {chosen.creates} --round {number}", flush=True)

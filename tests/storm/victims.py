@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storm.traces import cgroups, read
+from storm.traces import SANDBOX_ID, cgroups, read
 from support.server import Server
 
 
@@ -35,9 +35,10 @@ def strike_first_process(server: Server, struck: Struck, dice: random.Random) ->
 
 
 def strike_any_process(server: Server, struck: Struck, dice: random.Random) -> bool:
-    known = set(os.listdir(server.data / "sandboxes"))
-    # The same sandbox has one in several hierarchies.
-    groups = {os.path.basename(each): each for each in cgroups(tag_of(server)) if os.path.basename(each) in known}
+    """Also one that is being made, or that waits to become a sandbox."""
+    # The same sandbox has a cgroup in several hierarchies.
+    groups = {os.path.basename(each): each for each in cgroups(tag_of(server))}
+    groups = {name: group for name, group in groups.items() if SANDBOX_ID.fullmatch(name)}
     names = sorted(groups)
     dice.shuffle(names)
     for name in names:
