@@ -1,4 +1,4 @@
-//! Making a sandbox: one row, then the node. It is finished even when its client goes away.
+//! Making a sandbox: one row, and the node. It is finished even when its client goes away.
 
 use std::{sync::Arc, time::Duration};
 
@@ -149,10 +149,15 @@ impl Control {
         self.choose_id(&mut plan.spec);
         tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
         let place = self.take_place(&plan.spec)?;
-        if let Some(earlier) = self.write_intent(&plan).await? {
-            return Ok(earlier);
-        }
-        match self.start(plan.spec).await {
+        let made = if let Some(record) = &plan.record {
+            if let Some(earlier) = self.write_first(&plan.spec, record).await? {
+                return Ok(earlier);
+            }
+            self.make(plan.spec).await
+        } else {
+            self.write_and_make(plan.spec).await
+        };
+        match made.and_then(|status| self.made(&status)) {
             Ok(access) => {
                 place.keep();
                 if plan.record.is_some() {
@@ -198,12 +203,12 @@ impl Control {
     }
 
     /// `Some`: another request with the same idempotency key was first.
-    async fn write_intent(&self, plan: &Plan) -> Result<Option<Access>> {
-        let row = row_of(&plan.spec);
-        let Some(record) = &plan.record else {
-            self.store.insert_sandbox(&row).await?;
-            return Ok(None);
-        };
+    async fn write_first(
+        &self,
+        spec: &SandboxSpec,
+        record: &IdempotencyRecord,
+    ) -> Result<Option<Access>> {
+        let row = row_of(spec);
         let forget = forget_before(row.created_at);
         match self.store.insert_sandbox_once(&row, record, forget).await? {
             Started::First => Ok(None),
@@ -211,7 +216,21 @@ impl Control {
         }
     }
 
-    async fn start(&self, spec: SandboxSpec) -> Result<Access> {
+    /// Both at once: whichever a crash leaves behind, the next start knows what to do with it, and
+    /// nobody is answered before both are there.
+    async fn write_and_make(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
+        let (id, row) = (spec.id.clone(), row_of(&spec));
+        let (written, made) = tokio::join!(self.store.insert_sandbox(&row), self.make(spec));
+        if let Err(error) = written {
+            if made.is_ok() {
+                self.destroy_on_node(&id, EndReason::CreateFailed).await?;
+            }
+            return Err(error.into());
+        }
+        made
+    }
+
+    async fn make(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
         let id = spec.id.clone();
         let made = tokio::time::timeout(CREATE_LIMIT, self.node.create(spec)).await;
         let Ok(made) = made else {
@@ -221,14 +240,18 @@ impl Control {
                 limit: CREATE_LIMIT,
             });
         };
-        let status = made?;
-        if !self.registry.created(&id) {
-            return Err(Error::EndedDuringCreate(id));
+        Ok(made?)
+    }
+
+    /// It is there and on record.
+    fn made(&self, status: &SandboxStatus) -> Result<Access> {
+        if !self.registry.created(&status.spec.id) {
+            return Err(Error::EndedDuringCreate(status.spec.id.clone()));
         }
         self.note_created(&status.spec);
         self.catalogue
             .count_use(&status.spec.template, status.spec.created_at);
-        Ok(Access::from(&status))
+        Ok(Access::from(status))
     }
 
     /// Without it a repeated request is answered from the running sandbox, so it is only logged.
