@@ -181,7 +181,7 @@ def push(server: Server, steps: list[int], minutes: float) -> None:
     print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads), flush=True)
     problem = None
     for step in steps:
-        began = time.monotonic()
+        began, creates, execs = time.monotonic(), [], []
         try:
             while len(alive) < step - TIMED and not problem:
                 batch = [pool.submit(client.create) for _ in range(min(100, step - TIMED - len(alive)))]
@@ -195,13 +195,11 @@ def push(server: Server, steps: list[int], minutes: float) -> None:
                     raise failed[0]
                 problem = why_not()
             made = time.monotonic() - began
-            creates = []
             while len(alive) < step and not problem:
                 creates.append(timed(lambda: alive.append(client.create())))
-            execs = [timed(client.echo, each) for each in chosen.choices(alive, k=ASKED)]
+            execs.extend(timed(client.echo, each) for each in chosen.choices(alive, k=ASKED))
         except (RuntimeError, OSError, http.client.HTTPException) as error:
             problem, made = str(error), time.monotonic() - began
-            creates, execs = creates_or_nothing(locals())
         time.sleep(2)
         now = memory()
         many = max(1, len(alive))
@@ -221,11 +219,6 @@ def push(server: Server, steps: list[int], minutes: float) -> None:
     print("Descriptors of the server: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(8)) + "\n")
     print_limits(server.pid)
     finish(client, pool, server, alive, nothing)
-
-
-def creates_or_nothing(names: dict) -> tuple[list, list]:
-    """What was timed before something failed."""
-    return names.get("creates") or [], names.get("execs") or []
 
 
 def finish(client: Client, pool, server: Server, alive: list[dict], nothing: dict) -> None:
