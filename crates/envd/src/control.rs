@@ -13,7 +13,11 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 pub(crate) use self::init::init;
 use crate::{
-    http::{body::Body, reply},
+    http::{
+        body::Body,
+        reply::{self, Failure},
+    },
+    process,
     state::Envd,
 };
 
@@ -24,6 +28,16 @@ pub(crate) fn health() -> Response<Body> {
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Starts a program as the default user would, before there is one.
+pub(crate) async fn rehearse(envd: &Envd) -> Result<Response<Body>, Failure> {
+    let failed = |error: String| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error);
+    let user = envd.user(None).map_err(|error| failed(error.to_string()))?;
+    process::rehearse(envd, &user)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(health())
 }
 
 pub(crate) fn metrics(envd: &Envd) -> Response<Body> {

@@ -131,9 +131,9 @@ async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Bo
                 "/soulbox/logs" if get => Ok(reply::json(StatusCode::OK, envd.logs.to_json())),
                 "/soulbox/copy" if post => transfer::copy(&envd, request).await,
                 "/soulbox/tree" if get => transfer::tree(&envd, &request).await,
-                "/init" | "/soulbox/logs" | "/soulbox/copy" | "/soulbox/tree" => {
-                    Err(Failure::method_not_allowed())
-                }
+                "/soulbox/rehearse" if post => control::rehearse(&envd).await,
+                "/init" | "/soulbox/logs" | "/soulbox/copy" | "/soulbox/tree"
+                | "/soulbox/rehearse" => Err(Failure::method_not_allowed()),
                 own if own.starts_with(OWN_PREFIX) => Err(Failure::no_route()),
                 _ => Err(Failure::new(
                     StatusCode::NOT_IMPLEMENTED,

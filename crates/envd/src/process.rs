@@ -7,18 +7,21 @@
 //! - [`running`]: one process: its output, input and end
 //! - [`pump`]: moves output from the pipes into the ring
 //! - [`table`]: all of them, also those that ended a moment ago
+//! - [`rehearse`]: a first start ahead of the user's
 //! - [`reaper`]: collects every dead child, as pid 1 must
 
 pub(crate) mod command;
 pub(crate) mod disposition;
 mod pump;
 pub(crate) mod reaper;
+mod rehearse;
 mod ring;
 mod running;
 mod spawn;
 mod start;
 mod table;
 
+pub(crate) use rehearse::rehearse;
 pub(crate) use ring::{Next, Stream};
 pub(crate) use running::Process;
 pub(crate) use start::{StartError, size, start};

@@ -87,6 +87,16 @@ impl Guest {
         exchange.whole(what).await.map(drop)
     }
 
+    /// Has a program started and ended, so that the next start finds everything in memory.
+    pub async fn rehearse(&self) -> Result<()> {
+        let what = "rehearsing a start";
+        let request = self.control(Method::POST, "/soulbox/rehearse")?;
+        let exchange = self
+            .call(request, full(Vec::new()), what, CALL_LIMIT)
+            .await?;
+        exchange.whole(what).await.map(drop)
+    }
+
     /// A request to a route that is the node's own.
     pub(crate) fn control(&self, method: Method, path: &str) -> Result<request::Builder> {
         let token = sensitive(self.node_token.expose())?;

@@ -172,7 +172,7 @@ fn command_line(process: &Process) -> String {
 }
 
 /// Waits for the exec: the status pipe is closed by it, or brings the reason why not.
-async fn executed(status: OwnedFd) -> io::Result<()> {
+pub(super) async fn executed(status: OwnedFd) -> io::Result<()> {
     let status = pollable(status)?;
     let mut report = [0; REPORT];
     let read = status.async_io(tokio::io::Interest::READABLE, |fd| {

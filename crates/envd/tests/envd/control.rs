@@ -14,6 +14,7 @@ fn control_routes_are_for_the_node_only() {
         ("GET", "/soulbox/logs"),
         ("POST", "/soulbox/copy?dest=/tmp/never"),
         ("GET", "/soulbox/tree?path=/etc"),
+        ("POST", "/soulbox/rehearse"),
         ("GET", "/soulbox/other"),
         ("POST", "/freeze"),
     ] {
@@ -119,6 +120,22 @@ fn init_gives_a_waiting_sandbox_its_name_and_its_limits() {
             &metrics["disk_total"]
         ),
         (&json!(1 << 30), &json!(4), &json!(1 << 20))
+    );
+}
+
+#[test]
+fn a_rehearsal_starts_a_program_and_leaves_no_trace() {
+    let envd = Envd::start();
+    let log = |envd: &Envd| envd.http("GET", "/soulbox/logs", &[NODE], b"").text();
+    let before = log(&envd);
+    let answer = envd.http("POST", "/soulbox/rehearse", &[NODE], b"");
+    assert_eq!(answer.status, 204, "{}", answer.text());
+    assert_eq!(log(&envd), before);
+    let list = envd.call("process.Process/List", &json!({}));
+    assert_eq!(list, (200, json!({})), "nobody sees it");
+    assert_eq!(
+        envd.http("GET", "/soulbox/rehearse", &[NODE], b"").status,
+        405
     );
 }
 

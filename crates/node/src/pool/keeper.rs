@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use soulbox_guest::{Guest, RuntimeDial};
 use soulbox_runtime::{Error, Node, Result, Stats, WarmWish};
 use soulbox_template::Template;
 use soulbox_types::{
@@ -210,6 +211,7 @@ impl LocalNode {
             id: id.clone(),
             build_id: template.build_id.clone(),
         };
+        self.rehearse(&spec).await;
         self.sample(&id).await;
         if let Some(stats) = self.last_stats_of(&id) {
             self.pool().shelves().measured(wish, stats.memory_bytes);
@@ -225,6 +227,16 @@ impl LocalNode {
             return Err(error);
         }
         Ok(member)
+    }
+}
+
+impl LocalNode {
+    /// A template need not have what is rehearsed with: it is only slower then.
+    async fn rehearse(&self, spec: &SandboxSpec) {
+        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
+        if let Err(error) = Guest::new(Arc::new(dial), spec).rehearse().await {
+            tracing::debug!(sandbox = %spec.id, %error, "its first start was not rehearsed");
+        }
     }
 }
 
