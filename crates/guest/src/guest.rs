@@ -15,6 +15,9 @@ use crate::{
     exchange::{self, Body, CALL_LIMIT, Exchange},
 };
 
+/// More than envd's own limit; whoever waits for a rehearsal can do without.
+const REHEARSAL_LIMIT: Duration = Duration::from_secs(8);
+
 /// A sandbox's envd, reached from the host. Cheap to clone; every call has its own connection.
 #[derive(Clone)]
 pub struct Guest {
@@ -92,7 +95,7 @@ impl Guest {
         let what = "rehearsing a start";
         let request = self.control(Method::POST, "/soulbox/rehearse")?;
         let exchange = self
-            .call(request, full(Vec::new()), what, CALL_LIMIT)
+            .call(request, full(Vec::new()), what, REHEARSAL_LIMIT)
             .await?;
         exchange.whole(what).await.map(drop)
     }

@@ -75,10 +75,11 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
 }
 
 /// Only a user's. A build's has lost its builder. One that waited goes too, ready as it may be: the
-/// server may have died after it was promised to a create, whose row then has its id for good.
+/// server may have died after it was promised to a create, whose row then has its id for good. So
+/// does one whose start command was under way: nobody would run it again, or wait for it.
 fn outlives_its_server(found: &Found) -> bool {
     // With both, it was being handed over, and nobody was answered.
-    found.spec.purpose == Purpose::User && found.warm.is_none()
+    found.spec.purpose == Purpose::User && found.warm.is_none() && !found.unready
 }
 
 /// The sandbox as its folder says that it should be; `None` when too little is left of it.

@@ -3,6 +3,7 @@
 //! | file | written | means |
 //! |---|---|---|
 //! | `spec.json` | before anything is made | somebody wants this sandbox |
+//! | `unready.json` | with the spec, if a start command must run first | of no use yet: gone when the ready command has passed |
 //! | `running.json` | when its first process exists | where to find it |
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
 //! | `paused.json` | before it rests | do not let it run; what a resume brings back |
@@ -49,6 +50,8 @@ pub(crate) struct Found {
     pub(crate) running: Option<Running>,
     pub(crate) paused: Option<Paused>,
     pub(crate) warm: Option<Warm>,
+    /// Its start command has not done its work, and nobody was told of it.
+    pub(crate) unready: bool,
     pub(crate) ended: Option<EndReason>,
 }
 
@@ -62,6 +65,15 @@ impl Folder {
     pub(crate) fn create(&self, spec: &SandboxSpec) -> Result<()> {
         fs::create_dir_all(&self.path).map_err(failed)?;
         self.write("spec.json", spec)
+    }
+
+    /// Before its first process exists: a crash in between must not make it look whole.
+    pub(crate) fn unready(&self) -> Result<()> {
+        self.write("unready.json", &serde_json::Value::Null)
+    }
+
+    pub(crate) fn ready(&self) -> Result<()> {
+        self.remove_file("unready.json")
     }
 
     pub(crate) fn started(&self, running: &Running) -> Result<()> {
@@ -124,6 +136,7 @@ impl Folder {
             running: self.running()?,
             paused: self.read("paused.json")?,
             warm: self.read("warm.json")?,
+            unready: self.path.join("unready.json").exists(),
             ended,
         }))
     }

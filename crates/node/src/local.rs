@@ -298,8 +298,12 @@ impl LocalNode {
             }
         };
         let result = async {
-            let (written, wish) = (folder.clone(), spec.clone());
-            blocking(move || written.create(&wish)).await?;
+            let (written, wish, starts) = (folder.clone(), spec.clone(), self.starts(spec));
+            blocking(move || {
+                written.create(&wish)?;
+                if starts { written.unready() } else { Ok(()) }
+            })
+            .await?;
             let origin = self.origin(spec, Disk::Fresh).await?;
             self.runtime
                 .create(spec, origin, &|running| folder.started(running))
@@ -325,7 +329,7 @@ impl LocalNode {
     /// Makes a sandbox whose processes run one that can be used. On error nothing is left.
     pub(crate) async fn open_up(self: &Arc<Self>, spec: &SandboxSpec) -> Result<SandboxStatus> {
         let id = &spec.id;
-        if let Err(error) = self.get_ready(spec).await {
+        if let Err(error) = self.get_ready_on_record(spec).await {
             self.finish(id, EndReason::CreateFailed, &error.to_string())
                 .await;
             return Err(error);

@@ -10,7 +10,7 @@ use soulbox_guest::{Guest, GuestCommand, GuestExit, GuestProcess, RuntimeDial};
 use soulbox_runtime::{Error, Result};
 use soulbox_types::{Purpose, SandboxId, SandboxSpec, StartCommand};
 
-use crate::LocalNode;
+use crate::{LocalNode, local::blocking};
 
 /// Between two attempts of the ready command; the last one again and again. Most servers are up
 /// within moments, and whoever waits for one that is not does not notice a second.
@@ -22,13 +22,32 @@ const SHELL: &str =
     r#"if [ -x /bin/bash ]; then exec /bin/bash -l -c "$1"; fi; exec /bin/sh -l -c "$1""#;
 
 impl LocalNode {
-    /// After every start of a sandbox's processes. Bounded, and over at once when the sandbox ends.
-    pub(crate) async fn get_ready(&self, spec: &SandboxSpec) -> Result<()> {
+    fn start_of(&self, spec: &SandboxSpec) -> Option<StartCommand> {
         // Steps of a build come before there is anything to start.
         if spec.purpose == Purpose::Build {
+            return None;
+        }
+        self.templates().of(spec)?.start.clone()
+    }
+
+    /// Whether a start command makes it ready.
+    pub(crate) fn starts(&self, spec: &SandboxSpec) -> bool {
+        self.start_of(spec).is_some()
+    }
+
+    /// The same for a new one, which does not outlive the server before.
+    pub(crate) async fn get_ready_on_record(&self, spec: &SandboxSpec) -> Result<()> {
+        self.get_ready(spec).await?;
+        if !self.starts(spec) {
             return Ok(());
         }
-        let Some(start) = self.templates().of(spec).and_then(|t| t.start.clone()) else {
+        let folder = self.folder(&spec.id);
+        blocking(move || folder.ready()).await
+    }
+
+    /// After every start of a sandbox's processes. Bounded, and over at once when the sandbox ends.
+    pub(crate) async fn get_ready(&self, spec: &SandboxSpec) -> Result<()> {
+        let Some(start) = self.start_of(spec) else {
             return Ok(());
         };
         let ending = {

@@ -238,6 +238,23 @@ async fn a_new_node_finishes_off_what_is_half_made_half_destroyed_or_dead() {
 }
 
 #[tokio::test]
+async fn a_new_node_finishes_off_what_has_not_done_its_start_command() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    first.create(wish.clone()).await.unwrap();
+    drop(first);
+    let marker = folder.path().join(wish.id.as_str()).join("unready.json");
+    assert!(!marker.exists(), "without a start command there is none");
+    std::fs::write(marker, "null").unwrap();
+
+    let second = node(folder.path(), &machine).await;
+    assert!(second.list().is_empty());
+    assert!(machine.alive.lock().is_empty());
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
 async fn a_damaged_state_folder_does_not_stop_the_node() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
     let first = node(folder.path(), &machine).await;

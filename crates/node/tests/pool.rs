@@ -493,9 +493,9 @@ fn an_id_that_was_promised_before_a_kill_is_never_promised_again() {
 fn a_kill_in_the_middle_of_a_hand_over_ends_it() {
     let world = World::new();
     let server = world.server(2);
-    *world.machine.mute.lock() = true;
     let id = server.run(async {
         world.fill(&server, 2).await;
+        *world.machine.mute.lock() = true;
         let mut spec = world.spec();
         spec.id = server.node.claim_warm(&world.wish()).unwrap();
         let (node, wish) = (Arc::clone(&server.node), spec.clone());
