@@ -220,12 +220,19 @@ impl Registry {
 
 impl Inner {
     fn is_full(&self, tenant: &TenantId, limit: u32, rests: impl Fn(&SandboxId) -> bool) -> bool {
-        let ids = self.by_tenant.get(tenant).into_iter().flatten();
-        let taken = ids.filter(|id| {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let Some(ids) = self.by_tenant.get(tenant) else {
+            return limit == 0;
+        };
+        // Nobody needs to be asked whether they rest.
+        if ids.len() < limit {
+            return false;
+        }
+        let taken = ids.iter().filter(|id| {
             let live = self.live.get(*id);
             live.is_some_and(|l| l.waking || l.phase == Phase::Creating || !rests(id))
         });
-        taken.count() >= usize::try_from(limit).unwrap_or(usize::MAX)
+        taken.count() >= limit
     }
 
     fn insert(
