@@ -147,3 +147,25 @@ def test_a_reserve_that_leaves_nothing_is_refused_at_the_start(tmp_path):
     assert "--reserve-memory-mb" in said and "too little" in said, said
     tag = json.loads((tmp_path / "instance.json").read_text())["tag"]
     assert not list(Path("/sys/fs/cgroup").glob(f"**/soulbox-{tag}")), "it left its groups"
+
+
+def test_refused_creates_cost_nobody_else_anything(own_server):
+    """What was prepared for a create that is refused is never given to another one."""
+    server = own_server(
+        extra=["--max-sandboxes", "6", "--overcommit-cpu", "1", "--cpus", "0.25", "--admission-wait", "100ms"]
+    ).start()
+    with server.api() as api:
+
+        def create(cpus: float | None = None):
+            wish = {"templateID": "base", "timeout": 120} | ({"cpuCount": cpus} if cpus else {})
+            return api.post("/v2/sandboxes", json=wish)
+
+        for _ in range(4):
+            refused = [create(cpus=64) for _ in range(4)]
+            assert {answer.status_code for answer in refused} == {503}, [each.text for each in refused]
+            made = [create() for _ in range(6)]
+            assert {answer.status_code for answer in made} == {201}, [each.text for each in made]
+            ids = [answer.json()["sandboxID"] for answer in made]
+            assert len(api.get("/v2/sandboxes").json()) == len(set(ids)) == 6
+            for each in ids:
+                assert api.delete(f"/sandboxes/{each}").status_code == 204

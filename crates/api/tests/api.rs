@@ -114,7 +114,7 @@ async fn create_answers_201_with_all_that_a_client_needs() {
     assert_eq!(answer.status, 201);
     let id = answer.json["sandboxID"].as_str().unwrap().to_owned();
     let spec = world.node.get(&id.parse().unwrap()).unwrap().spec;
-    let token = spec.access_token.unwrap();
+    let token = spec.access_token.clone().unwrap();
     assert_eq!(
         answer.json,
         json!({

@@ -231,7 +231,8 @@ async fn the_lifecycle_is_what_create_asked_for() {
     ] {
         let made = create(body).await;
         assert_eq!(made.status, 201, "{}", made.text);
-        let lifecycle = world.node.get(&made.sandbox_id()).unwrap().spec.lifecycle;
+        let status = world.node.get(&made.sandbox_id()).unwrap();
+        let lifecycle = &status.spec.lifecycle;
         assert_eq!(
             (lifecycle.on_timeout, lifecycle.auto_resume),
             (on_timeout, auto_resume)

@@ -34,7 +34,7 @@ impl Control {
             allow_internet: egress.allow_internet,
             allow_out: egress.allow_out,
             deny_out: egress.deny_out,
-            ..status.spec.network
+            ..status.spec.network.clone()
         };
         check(&network)?;
         let changed = timeout(CHANGE_LIMIT, self.node.set_network(id, network)).await;

@@ -59,7 +59,8 @@ impl Registry {
         rests: impl Fn(&SandboxId) -> bool,
     ) -> bool {
         let mut inner = self.inner.lock();
-        if inner.is_full(tenant, limit, rests) {
+        // An id is given out once: nobody takes the place of a sandbox that is there.
+        if inner.live.contains_key(id) || inner.is_full(tenant, limit, rests) {
             return false;
         }
         inner.insert(id, tenant, Phase::Creating, None);

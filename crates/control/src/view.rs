@@ -1,6 +1,6 @@
 //! What a tenant can see.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, Paused, SandboxStatus};
 use soulbox_types::{Limits, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
@@ -12,7 +12,7 @@ const LOGS_LIMIT: Duration = Duration::from_secs(20);
 /// A sandbox as its node knows it.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
-    pub spec: SandboxSpec,
+    pub spec: Arc<SandboxSpec>,
     pub state: SandboxState,
     /// How it rests. Absent also while it is being put to rest.
     pub paused: Option<Paused>,

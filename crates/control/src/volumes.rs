@@ -217,7 +217,7 @@ impl Control {
         };
         let used = self.node.list().into_iter();
         let ids: Vec<_> = used
-            .flat_map(|status| status.spec.volumes)
+            .flat_map(|status| status.spec.volumes.clone())
             .map(|mount| mount.volume)
             .collect();
         for id in ids {
@@ -254,7 +254,7 @@ impl Control {
         let user = self.node.list().into_iter();
         user.map(|status| status.spec)
             .find(|spec| has(&spec.volumes))
-            .map(|spec| spec.id)
+            .map(|spec| spec.id.clone())
     }
 }
 

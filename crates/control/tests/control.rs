@@ -573,7 +573,7 @@ async fn a_restart_keeps_what_runs_and_marks_what_is_lost() {
         .control
         .list(&world.tenant)
         .into_iter()
-        .map(|status| status.spec.id)
+        .map(|status| status.spec.id.clone())
         .collect();
     assert_eq!(ids, [kept]);
     assert_eq!(world.row(&lost).await.end.unwrap().reason, EndReason::Lost);

@@ -8,9 +8,12 @@
 //!
 //! ```text
 //! made ──► ready ──promise──► promised ──take──► a sandbox
-//!            ▲                    │
-//!            └────── too late ────┘
+//!            │                    │
+//!            └─ given up ─► unwanted ◄─ refused, or never asked for
 //! ```
+//!
+//! An id is promised once. What became of a promise may not be known here: somebody may have
+//! written the id down.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,8 +28,9 @@ use tokio::sync::Notify;
 
 use crate::launch::Parked;
 
-/// More than lies between the choice of an id and the start of its sandbox.
-const PROMISE_HOLDS: Duration = Duration::from_secs(15);
+/// More than anybody waits between the choice of an id and the start of its sandbox: whoever comes
+/// later would meet the removal of what was kept for them.
+const PROMISE_HOLDS: Duration = Duration::from_mins(3);
 
 #[derive(Debug)]
 pub(crate) struct Berth {
@@ -51,6 +55,8 @@ pub(crate) struct Berths {
 struct Pages {
     ready: VecDeque<Berth>,
     promised: HashMap<SandboxId, (Berth, Instant)>,
+    /// To be removed.
+    unwanted: Vec<Berth>,
     making: usize,
     /// What the last sandbox asked for: most likely the next one does too.
     usual: CgroupLimits,
@@ -64,6 +70,7 @@ impl Berths {
         let pages = Pages {
             ready: VecDeque::new(),
             promised: HashMap::new(),
+            unwanted: Vec::new(),
             making: 0,
             usual,
             opened: false,
@@ -104,16 +111,32 @@ impl Berths {
         Some(berth)
     }
 
+    /// The sandbox of this id will not be made.
+    pub(crate) fn forget(&self, id: &SandboxId) {
+        let mut pages = self.pages.lock();
+        if let Some((berth, _)) = pages.promised.remove(id) {
+            pages.unwanted.push(berth);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Those that nobody will use, to be removed.
+    pub(crate) fn unwanted(&self, now: Instant) -> Vec<Berth> {
+        let mut pages = self.pages.lock();
+        pages.break_promises(now);
+        std::mem::take(&mut pages.unwanted)
+    }
+
     /// One that waits, to be given up for somebody who needs its network slot.
     pub(crate) fn give_up_one(&self) -> Option<Berth> {
         self.pages.lock().ready.pop_front()
     }
 
     /// Whether to make one more, and with which limits. Counts it as being made.
-    pub(crate) fn begin(&self, now: Instant) -> Option<CgroupLimits> {
+    pub(crate) fn begin(&self) -> Option<CgroupLimits> {
         let mut pages = self.pages.lock();
-        pages.take_back(now);
-        if !pages.opened || pages.closed || pages.ready.len() + pages.making >= self.wanted {
+        let there = pages.ready.len() + pages.promised.len() + pages.making;
+        if !pages.opened || pages.closed || there >= self.wanted {
             return None;
         }
         pages.making += 1;
@@ -139,7 +162,8 @@ impl Berths {
         let ready = std::mem::take(&mut pages.ready);
         self.changed.notify_one();
         let promised = promised.into_values().map(|(berth, _)| berth);
-        ready.into_iter().chain(promised).collect()
+        let unwanted = std::mem::take(&mut pages.unwanted);
+        ready.into_iter().chain(promised).chain(unwanted).collect()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -148,8 +172,8 @@ impl Berths {
 }
 
 impl Pages {
-    /// The create that was to come has failed before it got here.
-    fn take_back(&mut self, now: Instant) {
+    /// The create that was to come has failed before it got here, and nobody said so.
+    fn break_promises(&mut self, now: Instant) {
         let late: Vec<SandboxId> = self
             .promised
             .iter()
@@ -158,7 +182,7 @@ impl Pages {
             .collect();
         for id in late {
             if let Some((berth, _)) = self.promised.remove(&id) {
-                self.ready.push_back(berth);
+                self.unwanted.push(berth);
             }
         }
     }

@@ -247,6 +247,10 @@ impl Runtime for Jail {
         self.berths.promise(Instant::now())
     }
 
+    fn forget_ready(&self, id: &SandboxId) {
+        self.berths.forget(id);
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,

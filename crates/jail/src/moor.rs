@@ -13,7 +13,12 @@ use soulbox_runtime::{Error, Result};
 use soulbox_types::{SandboxId, guest::BerthSpec};
 
 use crate::{
-    Jail, berth::Berth, blocking::blocking, jail::DEATH_LIMIT, launch::park, network::network_error,
+    Jail,
+    berth::Berth,
+    blocking::blocking,
+    jail::DEATH_LIMIT,
+    launch::{Parked, park},
+    network::network_error,
 };
 
 /// Promises are looked after, and what failed is tried again.
@@ -27,6 +32,9 @@ pub(crate) async fn keep_ready(jail: Weak<Jail>) {
         let Some(here) = jail.upgrade() else { return };
         if here.berths.is_closed() {
             return;
+        }
+        for berth in here.berths.unwanted(Instant::now()) {
+            here.scrap(berth).await;
         }
         let more = here.make_one_ready().await;
         if more {
@@ -44,7 +52,7 @@ pub(crate) async fn keep_ready(jail: Weak<Jail>) {
 impl Jail {
     /// `false`: enough are ready, or no more can be made now.
     async fn make_one_ready(&self) -> bool {
-        let Some(limits) = self.berths.begin(Instant::now()) else {
+        let Some(limits) = self.berths.begin() else {
             return false;
         };
         let made = match self.network.acquire().await.map_err(network_error) {
@@ -66,19 +74,14 @@ impl Jail {
         slot: Slot,
         limits: CgroupLimits,
     ) -> Result<Berth> {
-        let (cgroup, ()) = tokio::try_join!(self.make_cgroup(&id, &limits), self.warm_cgroups())?;
-        let spec = BerthSpec {
-            network_namespace: format!(
-                "/proc/{}/fd/{}",
-                std::process::id(),
-                slot.netns().as_raw_fd()
-            )
-            .into(),
-            id_base: self.instance.id_base(slot.index()),
-            cgroup_joins: cgroup.procs_files(),
+        let made = async {
+            let (cgroup, ()) =
+                tokio::try_join!(self.make_cgroup(&id, &limits), self.warm_cgroups())?;
+            let init = self.park(&slot, &cgroup).await?;
+            Ok((cgroup, init))
         };
-        match park(&self.config.programs.init, &spec).await {
-            Ok(init) => Ok(Berth {
+        match made.await {
+            Ok((cgroup, init)) => Ok(Berth {
                 id,
                 init,
                 cgroup,
@@ -92,6 +95,20 @@ impl Jail {
                 Err(error)
             }
         }
+    }
+
+    async fn park(&self, slot: &Slot, cgroup: &Cgroup) -> Result<Parked> {
+        let spec = BerthSpec {
+            network_namespace: format!(
+                "/proc/{}/fd/{}",
+                std::process::id(),
+                slot.netns().as_raw_fd()
+            )
+            .into(),
+            id_base: self.instance.id_base(slot.index()),
+            cgroup_joins: cgroup.procs_files(),
+        };
+        park(&self.config.programs.init, &spec).await
     }
 
     /// Removes a berth that nobody will use.

@@ -26,7 +26,7 @@ pub(crate) async fn open(
         let opened = Network::open(NetConfig {
             instance_tag: instance.tag.clone(),
             range,
-            max_slots: SLOTS.min(config.max_sandboxes),
+            max_slots: slots(config),
             pool: config.pool,
             open_ranges: config.open_ranges.clone(),
             upstream_dns: Vec::new(),
@@ -48,6 +48,12 @@ pub(crate) async fn open(
             }
         }
     }
+}
+
+/// One for each sandbox, and for what is kept ready beside them.
+fn slots(config: &JailConfig) -> u32 {
+    let ready = u32::try_from(config.pool).unwrap_or(u32::MAX);
+    SLOTS.min(config.max_sandboxes.saturating_add(ready))
 }
 
 /// The operator named no range, and no sandbox has an address of the old one.

@@ -816,21 +816,51 @@ async fn a_berth_whose_init_died_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_network_slot_is_not_kept_for_a_sandbox_that_may_never_come() {
+async fn berths_take_no_network_slot_from_sandboxes() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
     let jail = fixture.jail_for(4).await;
     jail.reclaim(&[]).await.unwrap();
-    // Back on the shelf of those that wait, or never off it.
     let _promised = ready_id(&jail).await;
-    let specs: Vec<_> = (0..3).map(|_| fixture.spec()).collect();
+    let specs: Vec<_> = (0..4).map(|_| fixture.spec()).collect();
     for spec in &specs {
         create(&jail, spec).await;
     }
     for spec in &specs {
         jail.destroy(&spec.id, None).await.unwrap();
     }
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_is_promised_once_and_one_that_is_refused_leaves_nothing() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    jail.reclaim(&[]).await.unwrap();
+    let mut promised = Vec::new();
+    for _ in 0..4 {
+        let id = ready_id(&jail).await;
+        assert!(!promised.contains(&id), "{id} was given out before");
+        // No more than are wanted, whatever became of those that were promised.
+        assert!(jail.ready_id().is_none());
+        jail.forget_ready(&id);
+        let group = jail.cgroups().existing(id.as_str());
+        let gone = tokio::time::timeout(Duration::from_secs(30), async {
+            while group.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        gone.await.unwrap();
+        promised.push(id);
+    }
+    // Whoever comes with a forgotten id all the same gets a berth made for them.
+    let spec = spec_with(&fixture, promised.remove(0));
+    create(&jail, &spec).await;
+    assert!(health(&jail, &spec).await.contains("204"));
+    jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
 }
 

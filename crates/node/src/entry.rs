@@ -15,7 +15,7 @@ const LOG_LINES: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) folder: Folder,
-    pub(crate) spec: SandboxSpec,
+    pub(crate) spec: Arc<SandboxSpec>,
     pub(crate) state: SandboxState,
     /// How it rests, in state Paused.
     pub(crate) paused: Option<Paused>,
@@ -38,7 +38,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(spec: SandboxSpec, state: SandboxState, tier: Tier, folder: Folder) -> Self {
+    pub(crate) fn new(
+        spec: impl Into<Arc<SandboxSpec>>,
+        state: SandboxState,
+        tier: Tier,
+        folder: Folder,
+    ) -> Self {
+        let spec = spec.into();
         let deadline = watch::Sender::new(spec.deadline);
         let made = watch::Sender::new(state != SandboxState::Creating);
         let gone = watch::Sender::new(false);
@@ -72,7 +78,7 @@ impl Entry {
 
     pub(crate) fn status(&self) -> SandboxStatus {
         SandboxStatus {
-            spec: self.spec.clone(),
+            spec: Arc::clone(&self.spec),
             state: self.state,
             tier: self.tier,
         }

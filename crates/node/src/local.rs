@@ -283,6 +283,14 @@ impl LocalNode {
     /// Starts its processes, when there is room. What it will use is set aside until it is ready.
     /// `None`: it is here already. On error nothing is left.
     pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
+        let made = self.make_if_room(spec).await;
+        if made.is_err() {
+            self.runtime.forget_ready(&spec.id);
+        }
+        made
+    }
+
+    async fn make_if_room(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
         let Some((folder, ending)) = self.begin(spec)? else {
             return Ok(None);
         };
@@ -546,7 +554,7 @@ impl Node for LocalNode {
         let entry = entries
             .get_mut(id)
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        entry.spec.deadline = deadline;
+        Arc::make_mut(&mut entry.spec).deadline = deadline;
         entry.deadline.send_replace(deadline);
         Ok(())
     }

@@ -29,7 +29,7 @@ impl LocalNode {
             (entry.folder.clone(), entry.spec.clone())
         };
         let mut new = old.clone();
-        new.network = network.clone();
+        Arc::make_mut(&mut new).network = network.clone();
         // On disk first: a server that dies in between carries it out when it adopts the sandbox.
         let writing = folder.clone();
         blocking(move || writing.create(&new)).await?;
@@ -38,7 +38,7 @@ impl LocalNode {
             return Err(error);
         }
         if let Some(entry) = self.entries().lock().get_mut(&id) {
-            entry.spec.network = network;
+            Arc::make_mut(&mut entry.spec).network = network;
             entry.note(LogLevel::Info, "network rules changed");
         }
         Ok(())

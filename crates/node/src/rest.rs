@@ -136,7 +136,7 @@ impl LocalNode {
                 (state, _) => return Err(Error::WrongState { id, state }),
             }
         };
-        spec.deadline = deadline;
+        Arc::make_mut(&mut spec).deadline = deadline;
         let restored = if paused.kept == Kept::Memory && want == Kept::Memory {
             self.thaw(&spec, &ending).await?;
             Kept::Memory
@@ -158,7 +158,7 @@ impl LocalNode {
             entry.state = SandboxState::Running;
             entry.paused = None;
             entry.holding = Holding::ALL;
-            entry.spec.deadline = deadline;
+            Arc::make_mut(&mut entry.spec).deadline = deadline;
             entry.deadline.send_replace(deadline);
             entry.note(
                 LogLevel::Info,
@@ -235,7 +235,7 @@ impl LocalNode {
                 tracing::error!(sandbox = %id, %error, "could not pause at the deadline; trying again in a minute");
                 let later = UnixMillis::now().plus(std::time::Duration::from_mins(1));
                 if let Some(entry) = self.entries().lock().get_mut(id) {
-                    entry.spec.deadline = later;
+                    Arc::make_mut(&mut entry.spec).deadline = later;
                     entry.deadline.send_replace(later);
                 }
                 self.watch_over(id);

@@ -60,7 +60,7 @@ async fn a_deadline_can_be_moved_both_ways() {
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
     let wish = spec(LONG);
-    let id = node.create(wish.clone()).await.unwrap().spec.id;
+    let id = node.create(wish.clone()).await.unwrap().spec.id.clone();
     let later = wish.deadline.plus(LONG);
     node.set_deadline(&id, later).await.unwrap();
     assert_eq!(node.get(&id).unwrap().spec.deadline, later);
@@ -72,7 +72,7 @@ async fn a_deadline_can_be_moved_both_ways() {
 async fn network_rules_change_for_good_or_not_at_all() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
-    let id = first.create(spec(LONG)).await.unwrap().spec.id;
+    let id = first.create(spec(LONG)).await.unwrap().spec.id.clone();
     let rules = NetworkPolicy {
         deny_out: vec!["203.0.113.0/24".to_owned()],
         ..NetworkPolicy::default()
@@ -101,7 +101,7 @@ async fn the_death_of_a_sandbox_is_noticed() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
-    let id = node.create(spec(LONG)).await.unwrap().spec.id;
+    let id = node.create(spec(LONG)).await.unwrap().spec.id.clone();
     machine.alive.lock()[&id].send_replace(true);
     assert_eq!(ended(&node, &mut events).await, EndReason::Died);
 }
@@ -110,7 +110,7 @@ async fn the_death_of_a_sandbox_is_noticed() {
 async fn destroying_is_idempotent_and_leaves_nothing() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
-    let id = node.create(spec(LONG)).await.unwrap().spec.id;
+    let id = node.create(spec(LONG)).await.unwrap().spec.id.clone();
     let (first, second) = tokio::join!(
         node.destroy(&id, EndReason::Killed),
         node.destroy(&id, EndReason::Killed)

@@ -169,7 +169,8 @@ impl World {
         if let Some(id) = server.node.claim_warm(&self.wish()) {
             spec.id = id;
         }
-        server.node.create(spec).await.map(|status| status.spec)
+        let status = server.node.create(spec).await?;
+        Ok(Arc::unwrap_or_clone(status.spec))
     }
 
     fn alive(&self) -> HashSet<SandboxId> {

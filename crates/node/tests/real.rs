@@ -167,7 +167,7 @@ impl World {
             spec.id = id;
         }
         let status = server.node.create(spec).await.unwrap();
-        (status.spec, start.elapsed(), waited)
+        (Arc::unwrap_or_clone(status.spec), start.elapsed(), waited)
     }
 }
 
@@ -252,7 +252,7 @@ async fn a_sandbox_is_handed_out_when_its_ready_command_has_passed() {
         server.node.dial(&step.id, PORT).await,
         Err(Error::PortClosed { .. })
     ));
-    server.close(vec![spec.id, step.id]).await;
+    server.close(vec![spec.id.clone(), step.id]).await;
 }
 
 async fn failed_start(world: &World) -> (String, String) {
@@ -343,7 +343,12 @@ async fn those_that_wait_serve_in_milliseconds_and_the_rest_of_a_burst_is_made()
         let told = server.get(&spec.id, 49983, &head).await;
         assert!(told.contains(r#""MINE":"yes""#), "{told}");
     }
-    let users = server.node.list().into_iter().map(|s| s.spec.id).collect();
+    let users = server
+        .node
+        .list()
+        .into_iter()
+        .map(|s| s.spec.id.clone())
+        .collect();
     server.close(users).await;
     assert_eq!(
         fs::read_dir(world.path().join("sandboxes"))

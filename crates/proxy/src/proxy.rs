@@ -165,7 +165,7 @@ impl Inner {
                     .is_some_and(|token| file.made_with(token))
         })?;
         Some(Target {
-            id: status.spec.id,
+            id: status.spec.id.clone(),
             port: ENVD_PORT,
         })
     }

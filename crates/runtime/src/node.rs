@@ -1,4 +1,4 @@
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,8 @@ use crate::{AddedLayer, DynStream, Result, Stats};
 /// A sandbox as its node knows it: the truth about what runs.
 #[derive(Debug, Clone)]
 pub struct SandboxStatus {
-    /// With the deadline as it is now.
-    pub spec: SandboxSpec,
+    /// With the deadline as it is now. Shared, so that a list of a thousand copies none.
+    pub spec: Arc<SandboxSpec>,
     pub state: SandboxState,
     pub tier: Tier,
 }

@@ -93,6 +93,9 @@ pub trait Runtime: Send + Sync + fmt::Debug {
         None
     }
 
+    /// No `create` with an id of [`Self::ready_id`] will follow.
+    fn forget_ready(&self, _id: &SandboxId) {}
+
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.

@@ -1,6 +1,6 @@
 //! `GET` and `DELETE /sandboxes/{id}`, and how a sandbox looks in lists.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
@@ -89,7 +89,7 @@ struct Lifecycle {
 
 impl From<Sandbox> for Listed {
     fn from(sandbox: Sandbox) -> Self {
-        let spec = sandbox.spec;
+        let spec = Arc::unwrap_or_clone(sandbox.spec);
         Self {
             template_id: spec.template.into(),
             sandbox_id: spec.id.into(),

@@ -82,7 +82,7 @@ impl Control {
         let sandboxes = self.node.list().into_iter();
         let snapshots = self.node.snapshots().into_iter();
         sandboxes
-            .filter_map(|status| status.spec.build)
+            .filter_map(|status| status.spec.build.clone())
             .chain(snapshots.filter_map(|snapshot| snapshot.build))
             .collect()
     }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -83,7 +86,7 @@ impl MemoryNode {
 
     pub(crate) fn add(&self, spec: SandboxSpec) {
         let status = SandboxStatus {
-            spec,
+            spec: spec.into(),
             state: SandboxState::Running,
             tier: Tier::Jail,
         };
@@ -132,14 +135,9 @@ impl MemoryNode {
 
     /// Moves the creation into the past, for order and for limits of age.
     pub(crate) fn set_created_at(&self, id: &SandboxId, at: UnixMillis) {
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .get_mut(id)
-            .unwrap()
-            .status
-            .spec
-            .created_at = at;
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        let memory = sandboxes.get_mut(id).unwrap();
+        Arc::make_mut(&mut memory.status.spec).created_at = at;
     }
 }
 
@@ -192,7 +190,7 @@ impl Node for MemoryNode {
         let memory = sandboxes
             .get_mut(id)
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        memory.status.spec.deadline = deadline;
+        Arc::make_mut(&mut memory.status.spec).deadline = deadline;
         Ok(())
     }
 
@@ -205,7 +203,7 @@ impl Node for MemoryNode {
             let id = id.clone();
             return Err(Error::WrongState { id, state });
         }
-        memory.status.spec.network = network;
+        Arc::make_mut(&mut memory.status.spec).network = network;
         Ok(())
     }
 
@@ -239,7 +237,7 @@ impl Node for MemoryNode {
             return Ok(Kept::Memory);
         };
         memory.status.state = SandboxState::Running;
-        memory.status.spec.deadline = deadline;
+        Arc::make_mut(&mut memory.status.spec).deadline = deadline;
         let both = paused.kept == Kept::Memory && want == Kept::Memory;
         Ok(if both { Kept::Memory } else { Kept::Filesystem })
     }
@@ -251,12 +249,15 @@ impl Node for MemoryNode {
         let missing = || Error::SandboxNotFound(id.clone());
         let spec = self.get(id).ok_or_else(missing)?.spec;
         let mut snapshots = self.snapshots.lock().unwrap();
-        let below = spec.snapshot.and_then(|below| snapshots.get(&below));
+        let below = spec
+            .snapshot
+            .as_ref()
+            .and_then(|below| snapshots.get(below));
         let taken = Snapshot {
             id: snapshot.clone(),
             source: id.clone(),
-            template: spec.template,
-            build: spec.build,
+            template: spec.template.clone(),
+            build: spec.build.clone(),
             parents: below.map_or(Vec::new(), |below| {
                 let mut parents = vec![below.id.clone()];
                 parents.extend(below.parents.clone());

@@ -43,7 +43,7 @@ impl LocalNode {
                 self.pool().shelves().failed(&wish, Instant::now());
                 if let Some(entry) = self.entries().lock().get_mut(&spec.id) {
                     // Not the user's end: theirs is about to be made.
-                    entry.spec.purpose = Purpose::Warm;
+                    Arc::make_mut(&mut entry.spec).purpose = Purpose::Warm;
                 }
                 self.finish(&spec.id, EndReason::Killed, "it cannot be used")
                     .await;
@@ -66,7 +66,7 @@ impl LocalNode {
             let mut spec = wish.clone();
             // envd knows this one.
             spec.node_token = entry.spec.node_token.clone();
-            let old = std::mem::replace(&mut entry.spec, spec.clone());
+            let old = std::mem::replace(&mut entry.spec, Arc::new(spec.clone()));
             entry.state = SandboxState::Creating;
             entry.leave_alone();
             (old, spec, entry.folder.clone())

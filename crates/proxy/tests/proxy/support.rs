@@ -69,7 +69,7 @@ impl FakeNode {
             deadline: UnixMillis::now().plus(Duration::from_mins(5)),
         };
         let status = SandboxStatus {
-            spec,
+            spec: spec.into(),
             state: SandboxState::Running,
             tier: Tier::Jail,
         };
@@ -87,7 +87,7 @@ impl FakeNode {
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut SandboxSpec)) {
         let mut sandboxes = self.sandboxes.lock().unwrap();
-        change(&mut sandboxes.get_mut(&id()).unwrap().spec);
+        change(Arc::make_mut(&mut sandboxes.get_mut(&id()).unwrap().spec));
     }
 
     fn set_state(&self, state: SandboxState) {
@@ -143,13 +143,9 @@ impl Node for FakeNode {
     async fn resume(&self, _id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
         *self.paused.lock().unwrap() = None;
         self.set_state(SandboxState::Running);
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .get_mut(&id())
-            .unwrap()
-            .spec
-            .deadline = deadline;
+        let mut sandboxes = self.sandboxes.lock().unwrap();
+        let spec = &mut sandboxes.get_mut(&id()).unwrap().spec;
+        Arc::make_mut(spec).deadline = deadline;
         Ok(want)
     }
     async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {

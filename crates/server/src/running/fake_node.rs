@@ -132,7 +132,7 @@ impl Node for FakeNode {
             deadline: UnixMillis(u64::MAX),
         };
         vec![SandboxStatus {
-            spec,
+            spec: spec.into(),
             state: SandboxState::Running,
             tier: Tier::Jail,
         }]
