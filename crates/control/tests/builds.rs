@@ -201,7 +201,7 @@ impl World {
     }
 
     fn build_of(&self, sandbox: &SandboxId) -> Option<String> {
-        self.node.get(sandbox).unwrap().spec.build
+        self.node.get(sandbox).unwrap().spec.build.clone()
     }
 
     async fn log(&self, asked: &Asked) -> Vec<String> {
