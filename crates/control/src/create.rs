@@ -148,9 +148,12 @@ impl Control {
         }
         self.choose_id(&mut plan.spec);
         tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
-        let place = self.take_place(&plan.spec)?;
+        let forget = |_: &Error| self.node.forget_ready(&plan.spec.id);
+        let place = self.take_place(&plan.spec).inspect_err(forget)?;
         let made = if let Some(record) = &plan.record {
-            if let Some(earlier) = self.write_first(&plan.spec, record).await? {
+            let earlier = self.write_first(&plan.spec, record).await;
+            if let Some(earlier) = earlier.inspect_err(forget)? {
+                self.node.forget_ready(&plan.spec.id);
                 return Ok(earlier);
             }
             self.make(plan.spec).await

@@ -483,6 +483,10 @@ impl Node for LocalNode {
         self.runtime.ready_id().unwrap_or_else(SandboxId::random)
     }
 
+    fn forget_ready(&self, id: &SandboxId) {
+        self.runtime.forget_ready(id);
+    }
+
     fn retire(&self, build: &str) {
         self.retire_build(build);
     }

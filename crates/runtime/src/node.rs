@@ -115,6 +115,9 @@ pub trait Node: Send + Sync + fmt::Debug {
         SandboxId::random()
     }
 
+    /// No `create` with an id of [`Self::ready_id`] will follow.
+    fn forget_ready(&self, _id: &SandboxId) {}
+
     /// New sandboxes are not made of this build any more: those that wait are let go.
     fn retire(&self, _build: &str) {}
 
