@@ -24,6 +24,9 @@ pub struct Instance {
     pub range: String,
     /// Which of the blocks of host ids is ours.
     pub block: u32,
+    /// No sandbox was ever given one of its addresses.
+    #[serde(skip)]
+    pub(crate) fresh: bool,
 }
 
 impl Instance {
@@ -49,6 +52,7 @@ impl Instance {
             tag,
             range: String::new(),
             block: 0,
+            fresh: true,
         };
         instance.pick_range()?;
         if let Some(range) = wanted {
@@ -101,6 +105,7 @@ mod tests {
             tag: "0000".into(),
             range: String::new(),
             block,
+            fresh: false,
         };
         let mut bases: Vec<u32> = (0..7)
             .flat_map(|block| [0, 1, SLOTS - 1].map(|slot| server(block).id_base(slot)))

@@ -35,7 +35,7 @@ pub(crate) async fn open(
         match opened {
             Ok(network) => return Ok((network, range)),
             Err(soulbox_net::Error::RangeInUse { .. })
-                if attempt < ATTEMPTS && may_move(config) =>
+                if attempt < ATTEMPTS && may_move(config, instance) =>
             {
                 attempt += 1;
                 instance.pick_another_range(&config.data_dir)?;
@@ -57,9 +57,12 @@ fn slots(config: &JailConfig) -> u32 {
 }
 
 /// The operator named no range, and no sandbox has an address of the old one.
-fn may_move(config: &JailConfig) -> bool {
-    let sandboxes = std::fs::read_dir(&config.sandboxes_dir);
-    config.network_range.is_none() && sandboxes.map_or(true, |mut folders| folders.next().is_none())
+fn may_move(config: &JailConfig, instance: &Instance) -> bool {
+    let no_sandboxes = || {
+        let folders = std::fs::read_dir(&config.sandboxes_dir);
+        folders.map_or(true, |mut folders| folders.next().is_none())
+    };
+    config.network_range.is_none() && (instance.fresh || no_sandboxes())
 }
 
 pub(crate) fn network_error(error: soulbox_net::Error) -> Error {

@@ -30,6 +30,7 @@ mod policy;
 mod range;
 mod slot;
 mod threads;
+mod turn;
 
 pub use config::NetConfig;
 pub use connect::connect_in;

@@ -19,6 +19,7 @@ use crate::namespace::{self, Namespace};
 use crate::netlink::Netlink;
 use crate::slot::{Book, Lease};
 use crate::threads::{Threads, current_namespace, enter};
+use crate::turn::Turn;
 use crate::{EgressPolicy, Error, NetConfig, Slot, config};
 
 /// A change in the kernel takes milliseconds; under a storm of them, still far less than this.
@@ -203,6 +204,7 @@ fn rules<'a>(
 
 /// Makes the gateway's link; the size of packets towards the internet comes back.
 fn claim_gateway(netlink: &mut Netlink, config: &NetConfig, names: &Names) -> Result<u32, Error> {
+    let _turn = Turn::take()?;
     config::check_unused(netlink, names, config.range)?;
     netlink.hold_gateway(&names.holder(), config.gateway())?;
     netlink.uplink_mtu()

@@ -196,6 +196,29 @@ async fn a_range_that_another_link_uses_is_refused() {
 }
 
 #[tokio::test]
+async fn of_servers_that_start_together_one_gets_the_range() {
+    if skipped() {
+        return;
+    }
+    let beds = ["7e51", "7e52", "7e53", "7e54"].map(|tag| Bed::new(tag, 51));
+    let openings = beds
+        .iter()
+        .map(|bed| tokio::spawn(soulbox_net::Network::open(bed.config())));
+    let openings: Vec<_> = openings.collect();
+    let mut winners = Vec::new();
+    for opening in openings {
+        match opening.await.unwrap() {
+            Ok(network) => winners.push(network),
+            Err(refused) => assert!(matches!(refused, Error::RangeInUse { .. }), "{refused}"),
+        }
+    }
+    assert_eq!(winners.len(), 1);
+    for network in winners {
+        network.close().await;
+    }
+}
+
+#[tokio::test]
 async fn hundreds_of_slots_taken_and_given_up_at_any_moment_leave_nothing() {
     if skipped() {
         return;
