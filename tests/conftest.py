@@ -9,10 +9,27 @@ from support.blocking import Loop
 from support.names import resolve_localhost_names
 from support.sdk import Sdk
 from support.server import Server
+from support.turns import turn
 
 for name in [each for each in os.environ if each.startswith("E2B_")]:
     del os.environ[name]
 resolve_localhost_names()
+
+
+def is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that must be alone come last: the other lane waits for them, once."""
+    items.sort(key=is_alone)
+
+
+# First, and so around what bounds a test's time: waiting for a turn is no part of it.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    with turn.taken(alone=is_alone(item)):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

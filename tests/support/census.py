@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from support.server import Server
+from support.turns import turn
 from support.waiting import eventually
 
 # As crates/jail/src/instance.rs gives them out.
@@ -56,6 +57,7 @@ class Census:
     @classmethod
     def settled(cls, server: Server | None, within: float = 20) -> "Census":
         """When two counts in a row are the same: pools have refilled, helpers have ended."""
+        assert turn.is_alone, "others change what is counted here: mark the test as `alone`"
         last: list[Census] = [cls.take(server)]
 
         def same() -> bool:

@@ -1,6 +1,6 @@
 //! Lists in pages, newest first or oldest first.
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering};
 
 use axum::response::{IntoResponse, Response};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -25,16 +25,16 @@ pub(crate) enum Order {
 
 /// Where an item stands in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct Position<'a> {
     pub(crate) at: UnixMillis,
-    pub(crate) id: String,
+    pub(crate) id: Cow<'a, str>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Paging {
     order: Order,
     limit: usize,
-    after: Option<Position>,
+    after: Option<Position<'static>>,
 }
 
 /// A page, and how to get the next one.
@@ -67,26 +67,25 @@ impl Paging {
         })
     }
 
-    pub(crate) fn cut<T>(&self, items: Vec<T>, position: impl Fn(&T) -> Position) -> Page<T> {
-        let mut placed: Vec<_> = items
-            .into_iter()
-            .map(|item| (position(&item), item))
-            .collect();
-        placed.sort_by(|(a, _), (b, _)| self.order.compare(a, b));
-        let start = match &self.after {
-            Some(after) => placed.partition_point(|(p, _)| self.order.compare(p, after).is_le()),
-            None => 0,
-        };
-        let more = placed.len() > start + self.limit;
-        let page: Vec<_> = placed.into_iter().skip(start).take(self.limit).collect();
-        let next = page
-            .last()
-            .filter(|_| more)
-            .map(|(last, _)| write_token(last, self.order));
-        Page {
-            items: page.into_iter().map(|(_, item)| item).collect(),
-            next,
+    /// Only what is on the page is put in order: a list may have thousands of items.
+    pub(crate) fn cut<T>(
+        &self,
+        mut items: Vec<T>,
+        position: impl for<'a> Fn(&'a T) -> Position<'a>,
+    ) -> Page<T> {
+        let compare = |a: &T, b: &T| self.order.compare(&position(a), &position(b));
+        if let Some(after) = &self.after {
+            items.retain(|item| self.order.compare(&position(item), after).is_gt());
         }
+        let more = items.len() > self.limit;
+        if more {
+            items.select_nth_unstable_by(self.limit, compare);
+            items.truncate(self.limit);
+        }
+        items.sort_by(compare);
+        let last = items.last().filter(|_| more);
+        let next = last.map(|last| write_token(&position(last), self.order));
+        Page { items, next }
     }
 }
 
@@ -106,7 +105,7 @@ pub(crate) fn with_next(mut response: Response, next: Option<String>) -> Respons
 
 impl Order {
     /// Newest first, then by id; oldest first is the exact reverse.
-    fn compare(self, a: &Position, b: &Position) -> Ordering {
+    fn compare(self, a: &Position<'_>, b: &Position<'_>) -> Ordering {
         let newest_first = b.at.cmp(&a.at).then_with(|| a.id.cmp(&b.id));
         match self {
             Self::NewestFirst => newest_first,
@@ -115,7 +114,7 @@ impl Order {
     }
 }
 
-fn write_token(position: &Position, order: Order) -> String {
+fn write_token(position: &Position<'_>, order: Order) -> String {
     let suffix = if order == Order::OldestFirst {
         "__asc"
     } else {
@@ -126,13 +125,13 @@ fn write_token(position: &Position, order: Order) -> String {
 }
 
 /// A token is only good for the order for which it was made.
-fn read_token(token: &str, order: Order) -> Result<Position> {
+fn read_token(token: &str, order: Order) -> Result<Position<'static>> {
     let read = || {
         let text = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
         let text = String::from_utf8(text).ok()?;
         let mut parts = text.split("__");
         let at = wire::parse_timestamp(parts.next()?)?.whole_millis();
-        let id = parts.next()?.to_owned();
+        let id = Cow::Owned(parts.next()?.to_owned());
         let asked = match parts.next() {
             None => Order::NewestFirst,
             Some("asc") => Order::OldestFirst,
@@ -158,13 +157,12 @@ mod tests {
 
     fn walk(order: Order) -> Vec<&'static str> {
         let items = vec![(1, "c"), (3, "a"), (2, "b"), (2, "a2")];
-        let position = |item: &(u64, &str)| Position {
-            at: UnixMillis(item.0),
-            id: item.1.into(),
-        };
         let (mut seen, mut token) = (Vec::new(), None);
         loop {
-            let page = paging(order, 1, token.take()).cut(items.clone(), position);
+            let page = paging(order, 1, token.take()).cut(items.clone(), |item| Position {
+                at: UnixMillis(item.0),
+                id: item.1.into(),
+            });
             seen.extend(page.items.into_iter().map(|(_, id)| id));
             match page.next {
                 Some(next) => token = Some(next),

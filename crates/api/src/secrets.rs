@@ -67,7 +67,7 @@ pub(crate) async fn list(State(app): State<App>, caller: Caller, query: Query) -
     let secrets = app.control.secrets(&caller.tenant).await?;
     let page = paging.cut(secrets, |secret| Position {
         at: secret.created_at,
-        id: secret.id.clone(),
+        id: secret.id.as_str().into(),
     });
     let page = crate::page::Page {
         items: page.items.into_iter().map(Shown::from).collect(),

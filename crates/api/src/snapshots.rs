@@ -81,7 +81,7 @@ pub(crate) async fn list(
     snapshots.retain(|snapshot| filter.matches(snapshot));
     let Page { items, next } = paging.cut(snapshots, |snapshot| Position {
         at: snapshot.created_at,
-        id: snapshot.template.to_string() + "." + &snapshot.tag,
+        id: format!("{}.{}", snapshot.template, snapshot.tag).into(),
     });
     Ok(Page {
         items: items.into_iter().map(SnapshotAnswer::from).collect(),

@@ -159,7 +159,7 @@ pub(crate) async fn list_pages(
         Paging::from_query(&query)?.cut(app.control.templates(&caller.tenant), |template| {
             Position {
                 at: template.info.created_at,
-                id: template.info.id.to_string(),
+                id: template.info.id.as_str().into(),
             }
         });
     Ok(Page {
@@ -189,7 +189,7 @@ pub(crate) async fn get(
     let template = app.control.template(&caller.tenant, &id)?;
     let page = paging.cut(template.builds.clone(), |build| Position {
         at: build.created_at,
-        id: build.id.clone(),
+        id: build.id.as_str().into(),
     });
     let shown = Json(WithBuilds {
         builds: page.items.iter().map(Build::from).collect(),

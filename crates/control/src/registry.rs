@@ -13,6 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use soulbox_runtime::SandboxStatus;
 use soulbox_types::{SandboxId, TenantId, UnixMillis};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,17 +197,12 @@ impl Registry {
             .map(|live| Arc::clone(&live.gate))
     }
 
-    pub(crate) fn running_of(&self, tenant: &TenantId) -> Vec<SandboxId> {
+    pub(crate) fn retain_running(&self, statuses: &mut Vec<SandboxStatus>) {
         let inner = self.inner.lock();
-        let ids = inner.by_tenant.get(tenant).into_iter().flatten();
-        ids.filter(|id| {
-            inner
-                .live
-                .get(id)
-                .is_some_and(|live| live.phase == Phase::Running)
-        })
-        .cloned()
-        .collect()
+        statuses.retain(|status| {
+            let live = inner.live.get(&status.spec.id);
+            live.is_some_and(|live| live.phase == Phase::Running)
+        });
     }
 
     pub(crate) fn running(&self) -> Vec<SandboxId> {

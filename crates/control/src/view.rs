@@ -35,17 +35,22 @@ pub(crate) enum Lookup {
 }
 
 impl Control {
-    /// All running and paused ones of the tenant, in no particular order.
+    /// All running and paused ones of the tenant, in no particular order. Of thousands: each lock is
+    /// taken once, and nothing of a sandbox is copied.
     pub fn list(&self, tenant: &Tenant) -> Vec<Sandbox> {
         let now = UnixMillis::now();
-        let ids = self.registry.running_of(&tenant.id);
-        ids.iter()
-            .filter_map(|id| match usable(self.node.get(id)?, now) {
-                Lookup::Running(status) => Some(self.sandbox(*status, SandboxState::Running)),
-                Lookup::Paused(status) => Some(self.sandbox(*status, SandboxState::Paused)),
-                Lookup::Ending | Lookup::Missing => None,
-            })
-            .collect()
+        let mut statuses = self.node.list();
+        statuses.retain(|status| status.spec.tenant == tenant.id);
+        self.registry.retain_running(&mut statuses);
+        let seen = statuses.into_iter().filter_map(|status| {
+            let state = match Seen::of(&status, now) {
+                Seen::Running => SandboxState::Running,
+                Seen::Paused => SandboxState::Paused,
+                Seen::Ending => return None,
+            };
+            Some(self.sandbox(status, state))
+        });
+        seen.collect()
     }
 
     pub async fn get(&self, tenant: &Tenant, id: &SandboxId) -> Result<Sandbox> {
@@ -57,8 +62,9 @@ impl Control {
     }
 
     fn sandbox(&self, status: SandboxStatus, state: SandboxState) -> Sandbox {
+        let rests = status.state == SandboxState::Paused;
         Sandbox {
-            paused: self.node.paused(&status.spec.id),
+            paused: rests.then(|| self.node.paused(&status.spec.id)).flatten(),
             spec: status.spec,
             state,
         }
@@ -132,17 +138,33 @@ impl Control {
     }
 }
 
-/// The node ends it, or puts it to rest, within a moment after its deadline; nobody shall see that
-/// moment. One that is at rest has no deadline.
+/// How a sandbox that its node has looks to its tenant.
+enum Seen {
+    Running,
+    Paused,
+    Ending,
+}
+
+impl Seen {
+    /// The node ends it, or puts it to rest, within a moment after its deadline; nobody shall see
+    /// that moment. One that is at rest has no deadline.
+    fn of(status: &SandboxStatus, now: UnixMillis) -> Self {
+        match status.state {
+            SandboxState::Running if status.spec.deadline > now => Self::Running,
+            SandboxState::Running => match status.spec.lifecycle.on_timeout {
+                OnTimeout::Pause(_) => Self::Paused,
+                OnTimeout::Kill => Self::Ending,
+            },
+            SandboxState::Paused => Self::Paused,
+            SandboxState::Creating | SandboxState::Destroying => Self::Ending,
+        }
+    }
+}
+
 fn usable(status: SandboxStatus, now: UnixMillis) -> Lookup {
-    let status = Box::new(status);
-    match status.state {
-        SandboxState::Running if status.spec.deadline > now => Lookup::Running(status),
-        SandboxState::Running => match status.spec.lifecycle.on_timeout {
-            OnTimeout::Pause(_) => Lookup::Paused(status),
-            OnTimeout::Kill => Lookup::Ending,
-        },
-        SandboxState::Paused => Lookup::Paused(status),
-        SandboxState::Creating | SandboxState::Destroying => Lookup::Ending,
+    match Seen::of(&status, now) {
+        Seen::Running => Lookup::Running(Box::new(status)),
+        Seen::Paused => Lookup::Paused(Box::new(status)),
+        Seen::Ending => Lookup::Ending,
     }
 }

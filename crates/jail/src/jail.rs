@@ -275,12 +275,12 @@ impl Runtime for Jail {
 
     async fn adopt(&self, spec: &SandboxSpec, running: &Running) -> Result<Adopted> {
         let record = Record::from_running(running)?;
-        let found = if record.boot_id == self.boot_id {
-            FirstProcess::find(record.pid, Some(record.start_time))
-                .map_err(|e| Error::io("could not look for the sandbox", e))?
-        } else {
-            None
-        };
+        if record.boot_id != self.boot_id {
+            self.clean_up(&spec.id).await?;
+            return Ok(Adopted::Rebooted);
+        }
+        let found = FirstProcess::find(record.pid, Some(record.start_time))
+            .map_err(|e| Error::io("could not look for the sandbox", e))?;
         let Some(process) = found else {
             self.clean_up(&spec.id).await?;
             return Ok(Adopted::Gone);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use soulbox_runtime::{Adopted, LogLevel, Result};
-use soulbox_types::{Kept, Purpose, SandboxId, SandboxState};
+use soulbox_runtime::{Adopted, End, LogLevel};
+use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxState, UnixMillis};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 /// Adoption opens a few files per sandbox; thousands at once would only queue.
 const AT_ONCE: usize = 16;
 
-pub(crate) async fn adopt_all(node: &Arc<LocalNode>) -> Result<()> {
+pub(crate) async fn adopt_all(node: &Arc<LocalNode>) -> soulbox_runtime::Result<()> {
     let ids = folder::list(node.sandboxes_dir())?;
     let mut waiting = ids.into_iter();
     let mut tasks = JoinSet::new();
@@ -56,22 +56,62 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
         remove(&node, &id, &folder, None).await;
         return false;
     };
-    if found.ended.is_none() && outlives_its_server(&found) {
-        match take_up(&node, &found, &folder).await {
-            Ok(Some(entry)) if entry.state == SandboxState::Paused => {
-                node.insert_paused(entry);
-                return true;
-            }
-            Ok(Some(entry)) => {
-                node.insert_running(entry);
-                return true;
-            }
-            Ok(None) => {}
-            Err(error) => tracing::error!(sandbox = %id, %error, "the sandbox cannot be adopted"),
+    if let Some(end) = &found.ended {
+        // Another run began it: that run knew why.
+        finish_off(&node, &found, &folder, end).await;
+        return false;
+    }
+    match take_up_if_usable(&node, &found, &folder).await {
+        Ok(entry) if entry.state == SandboxState::Paused => node.insert_paused(entry),
+        Ok(entry) => node.insert_running(entry),
+        Err(gone) => {
+            let end = End {
+                spec: Arc::new(found.spec.clone()),
+                reason: gone.reason,
+                detail: gone.detail,
+                at: UnixMillis::now(),
+            };
+            finish_off(&node, &found, &folder, &end).await;
+            return false;
         }
     }
-    remove(&node, &id, &folder, found.running.as_ref()).await;
-    false
+    true
+}
+
+/// Why a sandbox cannot be taken up.
+struct Gone {
+    reason: EndReason,
+    detail: String,
+}
+
+impl Gone {
+    fn new(reason: EndReason, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { reason, detail }
+    }
+}
+
+async fn take_up_if_usable(
+    node: &LocalNode,
+    found: &Found,
+    folder: &Folder,
+) -> Result<Entry, Gone> {
+    if !outlives_its_server(found) {
+        let detail = "the server stopped while it was being made";
+        return Err(Gone::new(EndReason::CreateFailed, detail));
+    }
+    let id = &found.spec.id;
+    let mut taken = take_up(node, found, folder).await;
+    if let Err(error) = &taken {
+        // It may have died under our hands: then a second look finds that.
+        tracing::warn!(sandbox = %id, %error, "the sandbox cannot be adopted; looking again");
+        taken = take_up(node, found, folder).await;
+    }
+    taken.unwrap_or_else(|error| {
+        tracing::error!(sandbox = %id, %error, "the sandbox cannot be adopted");
+        let detail = format!("it could not be taken up by a server that started: {error}");
+        Err(Gone::new(EndReason::Lost, detail))
+    })
 }
 
 /// Only a user's. A build's has lost its builder. One that waited goes too, ready as it may be: the
@@ -82,8 +122,12 @@ fn outlives_its_server(found: &Found) -> bool {
     found.spec.purpose == Purpose::User && found.warm.is_none() && !found.unready
 }
 
-/// The sandbox as its folder says that it should be; `None` when too little is left of it.
-async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Option<Entry>> {
+/// The sandbox as its folder says that it should be, if enough is left of it.
+async fn take_up(
+    node: &LocalNode,
+    found: &Found,
+    folder: &Folder,
+) -> soulbox_runtime::Result<Result<Entry, Gone>> {
     let (runtime, id) = (node.runtime(), &found.spec.id);
     let adopted = match &found.running {
         Some(running) => runtime.adopt(&found.spec, running).await?,
@@ -91,24 +135,25 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Opt
     };
     let entry = |state| Entry::new(found.spec.clone(), state, runtime.tier(), folder.clone());
     let Some(mut paused) = found.paused else {
-        if adopted == Adopted::Gone {
-            return Ok(None);
+        if let Some(gone) = gone_while_running(found, &adopted) {
+            return Ok(Err(gone));
         }
         // A pause that was cut short may have left it frozen.
         runtime.resume(id).await?;
         let mut entry = entry(SandboxState::Running);
         entry.note(LogLevel::Info, "adopted after a restart of the server");
-        return Ok(Some(entry));
+        return Ok(Ok(entry));
     };
     match (paused.kept, adopted) {
         (Kept::Memory, Adopted::Alive) => runtime.pause(id).await?,
         (Kept::Filesystem, Adopted::Alive) => runtime.stop(id).await?,
-        (kept, Adopted::Gone) => {
+        (kept, Adopted::Gone | Adopted::Rebooted) => {
             if !folder.has_disk() {
-                return Ok(None);
+                let detail = "it was at rest, and its disk was not there any more";
+                return Ok(Err(Gone::new(EndReason::Lost, detail)));
             }
             if kept == Kept::Memory {
-                tracing::warn!(sandbox = %id, "its memory is gone (a reboot?); its files are kept");
+                tracing::warn!(sandbox = %id, "its memory is gone; its files are kept");
                 paused.kept = Kept::Filesystem;
                 folder.paused(&paused)?;
             }
@@ -121,7 +166,38 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Opt
         LogLevel::Info,
         "adopted, at rest, after a restart of the server",
     );
-    Ok(Some(entry))
+    Ok(Ok(entry))
+}
+
+fn gone_while_running(found: &Found, adopted: &Adopted) -> Option<Gone> {
+    match adopted {
+        Adopted::Alive => None,
+        Adopted::Gone if found.running.is_none() => Some(Gone::new(
+            EndReason::CreateFailed,
+            "the server stopped while it was being made",
+        )),
+        Adopted::Gone => Some(Gone::new(
+            EndReason::Died,
+            "its first process ended while no server was watching",
+        )),
+        Adopted::Rebooted => Some(Gone::new(EndReason::Lost, "the machine was restarted")),
+    }
+}
+
+/// Why it ended stays, until the control plane has it on record. Not of those that nobody but the
+/// last server knew.
+async fn finish_off(node: &LocalNode, found: &Found, folder: &Folder, end: &End) {
+    let id = &found.spec.id;
+    if found.spec.purpose != Purpose::User {
+        return remove(node, id, folder, found.running.as_ref()).await;
+    }
+    tracing::info!(sandbox = %id, reason = end.reason.as_str(), end.detail, "the sandbox is gone");
+    // A full disk must not keep what nobody can use.
+    if let Err(error) = folder.ended(end) {
+        tracing::warn!(sandbox = %id, %error, "could not mark the end of a sandbox");
+    }
+    let destroyed = node.runtime().destroy(id, found.running.as_ref()).await;
+    report(id, destroyed.and_then(|()| folder.remove_into(node.ends(), id)));
 }
 
 async fn remove(
@@ -131,7 +207,11 @@ async fn remove(
     running: Option<&soulbox_runtime::Running>,
 ) {
     let destroyed = node.runtime().destroy(id, running).await;
-    if let Err(error) = destroyed.and_then(|()| folder.remove()) {
+    report(id, destroyed.and_then(|()| folder.remove()));
+}
+
+fn report(id: &SandboxId, removed: soulbox_runtime::Result<()>) {
+    if let Err(error) = removed {
         tracing::error!(sandbox = %id, %error, "could not remove what is left; the next start tries again");
     }
 }

@@ -8,7 +8,7 @@
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
 //! | `paused.json` | before it rests | do not let it run; what a resume brings back |
 //! | `warm.json` | when it waits for a user | of which build it is; gone when it is the user's |
-//! | `ended.json` | before anything is torn down | finish the destruction |
+//! | `ended.json` | before anything is torn down | finish the destruction; why, and of what |
 //!
 //! Files appear whole or not at all (rename), so a crash leaves a state that can be read.
 
@@ -20,8 +20,12 @@ use std::{
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use soulbox_runtime::{Error, Paused, Result, Running};
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
+use soulbox_runtime::{End, Error, Paused, Result, Running};
+use soulbox_types::{SandboxId, SandboxSpec, UnixMillis};
+
+use crate::ends::{Ends, Writing, Written};
+
+const ENDED: &str = "ended.json";
 
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
@@ -38,11 +42,6 @@ pub(crate) struct Warm {
     pub(crate) build_id: String,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Ended {
-    reason: EndReason,
-}
-
 /// What a folder tells after a restart.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -52,7 +51,7 @@ pub(crate) struct Found {
     pub(crate) warm: Option<Warm>,
     /// Its start command has not done its work, and nobody was told of it.
     pub(crate) unready: bool,
-    pub(crate) ended: Option<EndReason>,
+    pub(crate) ended: Option<End>,
 }
 
 impl Folder {
@@ -110,9 +109,9 @@ impl Folder {
         self.path.join("disk.img").is_file()
     }
 
-    pub(crate) fn ended(&self, reason: EndReason) -> Result<()> {
+    pub(crate) fn ended(&self, end: &End) -> Result<()> {
         if self.path.exists() {
-            self.write("ended.json", &Ended { reason })
+            self.write(ENDED, &Writing::from(end))
         } else {
             Ok(())
         }
@@ -130,7 +129,8 @@ impl Folder {
         if let Some(lease) = self.read::<Lease>("lease.json")? {
             spec.deadline = lease.deadline;
         }
-        let ended = self.read::<Ended>("ended.json")?.map(|e| e.reason);
+        let ended = self.read::<Written>(ENDED)?;
+        let ended = ended.map(|written| written.of(&spec));
         Ok(Some(Found {
             spec,
             running: self.running()?,
@@ -139,6 +139,15 @@ impl Folder {
             unready: self.path.join("unready.json").exists(),
             ended,
         }))
+    }
+
+    /// Everything but why it ended, which waits among `ends` to be recorded.
+    pub(crate) fn remove_into(&self, ends: &Ends, id: &SandboxId) -> Result<()> {
+        // What nobody can tell any more must not keep a sandbox's files.
+        if let Err(error) = ends.take_over(id, &self.path.join(ENDED)) {
+            tracing::warn!(sandbox = %id, %error, "why it ended is not kept for the record");
+        }
+        self.remove()
     }
 
     pub(crate) fn remove(&self) -> Result<()> {

@@ -30,6 +30,7 @@ mod adopt;
 mod capture;
 mod checksum;
 mod disk_guard;
+mod ends;
 mod entry;
 mod export;
 mod folder;

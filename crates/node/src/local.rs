@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    AddedLayer, Disk, DynStream, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused,
+    AddedLayer, Disk, DynStream, End, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused,
     Result, Runtime, SandboxStatus, Snapshot, Stats, WarmWish,
 };
 use soulbox_template::{Template, Templates};
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admission::{AdmissionConfig, AdmissionStats, Ask, Door, Resource, SetAside},
     adopt, disk_guard,
+    ends::Ends,
     entry::Entry,
     folder::Folder,
     logs, metrics,
@@ -43,6 +44,8 @@ pub struct NodeConfig {
     pub sandboxes_dir: PathBuf,
     /// One folder per snapshot; on the same file system, so that blocks can be shared.
     pub snapshots_dir: PathBuf,
+    /// One file per end that is not known to be on record; on the same file system too.
+    pub ends_dir: PathBuf,
     pub max_sandboxes: usize,
     /// Creates are refused while the data folder's disk has less free space than this.
     pub min_free_disk: u64,
@@ -64,6 +67,7 @@ pub struct LocalNode {
     config: NodeConfig,
     runtime: Arc<dyn Runtime>,
     snapshots: Snapshots,
+    ends: Ends,
     pool: Arc<Pool>,
     door: Arc<Door>,
     /// Held for short, never across an await.
@@ -79,6 +83,7 @@ impl LocalNode {
         fs::create_dir_all(&config.sandboxes_dir)
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
+        let ends = Ends::open(config.ends_dir.clone())?;
         let pool = Arc::new(Pool::new(config.pool.clone()));
         let admission = config.admission.clone();
         let door = Arc::new(blocking(move || Ok(Door::open(admission))).await?);
@@ -88,6 +93,7 @@ impl LocalNode {
             door,
             runtime,
             snapshots,
+            ends,
             entries: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             me: Weak::clone(me),
@@ -180,6 +186,10 @@ impl LocalNode {
 
     pub(crate) fn snapshots_of(&self) -> &Snapshots {
         &self.snapshots
+    }
+
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
     }
 
     pub(crate) fn tell(&self, event: NodeEvent) {
@@ -416,14 +426,17 @@ impl LocalNode {
             entry.state = SandboxState::Destroying;
             entry.ending.cancel();
             first.then(|| {
-                (
-                    entry.folder.clone(),
-                    entry.made.subscribe(),
-                    Arc::clone(&entry.turn),
-                )
+                let end = End {
+                    spec: Arc::clone(&entry.spec),
+                    reason,
+                    detail: detail.to_owned(),
+                    at: UnixMillis::now(),
+                };
+                let (made, turn) = (entry.made.subscribe(), Arc::clone(&entry.turn));
+                (end, entry.folder.clone(), made, turn)
             })
         };
-        let Some((folder, mut made, turn)) = first else {
+        let Some((end, folder, mut made, turn)) = first else {
             return;
         };
         // What is still being made cannot be torn down. The runtime bounds its own start.
@@ -432,7 +445,7 @@ impl LocalNode {
         let _ours = turn.lock().await;
         tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
         let mut attempt = 0_u32;
-        while let Err(error) = self.tear_down(id, &folder, reason).await {
+        while let Err(error) = self.tear_down(&end, &folder).await {
             attempt += 1;
             // The pause grows to a minute: what fails for long is not mended by haste.
             tracing::error!(sandbox = %id, %error, attempt, "could not end the sandbox; trying again");
@@ -456,11 +469,12 @@ impl LocalNode {
         }
     }
 
-    async fn tear_down(&self, id: &SandboxId, folder: &Folder, reason: EndReason) -> Result<()> {
-        let marking = folder.clone();
+    async fn tear_down(&self, end: &End, folder: &Folder) -> Result<()> {
+        let id = &end.spec.id;
+        let (marking, mark) = (folder.clone(), end.clone());
         let running = blocking(move || {
-            // A full disk must not keep a sandbox alive: the marker only speeds up the next start.
-            if let Err(error) = marking.ended(reason) {
+            // A full disk must not keep a sandbox alive: the marker is for the next start.
+            if let Err(error) = marking.ended(&mark) {
                 tracing::warn!(%error, "could not mark the end of a sandbox");
             }
             marking.running()
@@ -468,8 +482,13 @@ impl LocalNode {
         .await
         .unwrap_or_default();
         self.runtime.destroy(id, running.as_ref()).await?;
-        let removing = folder.clone();
-        blocking(move || removing.remove()).await
+        let (removing, ends, id) = (folder.clone(), self.ends.clone(), id.clone());
+        let told = is_told(end);
+        blocking(move || match told {
+            true => removing.remove_into(&ends, &id),
+            false => removing.remove(),
+        })
+        .await
     }
 }
 
@@ -512,6 +531,26 @@ impl Node for LocalNode {
                 what: "the sandbox's end",
                 limit: DESTROY_LIMIT,
             }),
+        }
+    }
+
+    async fn unrecorded_ends(&self) -> Vec<End> {
+        let ends = self.ends.clone();
+        blocking(move || ends.list()).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "why sandboxes ended is not known");
+            Vec::new()
+        })
+    }
+
+    async fn forget_end(&self, id: &SandboxId) {
+        let (ends, id) = (self.ends.clone(), id.clone());
+        let forgotten = blocking(move || {
+            let failed = |e| Error::io("could not remove the file of an end", e);
+            ends.forget(&id).map_err(failed)
+        });
+        if let Err(error) = forgotten.await {
+            // The next start finds it again, and that it is on record.
+            tracing::warn!(%error, "an end is not forgotten");
         }
     }
 
@@ -615,6 +654,11 @@ impl Node for LocalNode {
     fn events(&self) -> broadcast::Receiver<NodeEvent> {
         self.events.subscribe()
     }
+}
+
+/// Whether somebody may ask why it ended: of one that failed to be made, its create was told.
+fn is_told(end: &End) -> bool {
+    end.spec.purpose == Purpose::User && end.reason != EndReason::CreateFailed
 }
 
 pub(crate) fn running<'a>(

@@ -97,6 +97,7 @@ impl World {
         let config = NodeConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             snapshots_dir: data_dir.join("snapshots"),
+            ends_dir: data_dir.join("ends"),
             max_sandboxes: 64,
             min_free_disk: 0,
             templates,

@@ -10,7 +10,8 @@ mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{
-    LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot, WarmWish,
+    End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot,
+    WarmWish,
 };
 pub use runtime::{
     AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started,

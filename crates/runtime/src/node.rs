@@ -30,6 +30,17 @@ pub enum NodeEvent {
     Paused { id: SandboxId },
 }
 
+/// Why a sandbox is not there any more.
+#[derive(Debug, Clone)]
+pub struct End {
+    pub spec: Arc<SandboxSpec>,
+    pub reason: EndReason,
+    /// For people.
+    pub detail: String,
+    /// When its end began or, if nobody saw that, when it was found.
+    pub at: UnixMillis,
+}
+
 /// A sandbox at rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
@@ -126,6 +137,16 @@ pub trait Node: Send + Sync + fmt::Debug {
 
     /// Idempotent. When it returns, dialling fails and nothing of it runs.
     async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()>;
+
+    /// Ends of users' sandboxes, also those found at start, that [`Self::forget_end`] was not told
+    /// of: whoever should have recorded them may have died before. One that failed to be made is
+    /// only here when that was found at start.
+    async fn unrecorded_ends(&self) -> Vec<End> {
+        Vec::new()
+    }
+
+    /// The end is on record, or nobody will ask for it.
+    async fn forget_end(&self, _id: &SandboxId) {}
 
     /// Moves the end of its life, durably. The node itself enforces it.
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()>;

@@ -29,8 +29,10 @@ pub struct Running {
 pub enum Adopted {
     /// It is there and serves.
     Alive,
-    /// Nothing of it runs any more; what was left has been cleaned away.
+    /// Its first process ended while no server watched. What was left has been cleaned away.
     Gone,
+    /// The machine was started anew since: nothing that ran on it runs.
+    Rebooted,
 }
 
 /// How a sandbox's first process ended.

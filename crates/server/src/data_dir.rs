@@ -21,9 +21,10 @@ pub(crate) struct DataDir {
 }
 
 /// Made here, so that nobody makes them with wider rights later.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 9] = [
     "bin",
     "disks",
+    "ends",
     "images",
     "layers",
     "sandboxes",

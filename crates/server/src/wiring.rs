@@ -58,6 +58,7 @@ pub(crate) async fn assemble(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
             snapshots_dir: config.data_dir.join("snapshots"),
+            ends_dir: config.data_dir.join("ends"),
             max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
             min_free_disk: config.min_free_disk,
             templates: Arc::clone(&templates),

@@ -48,7 +48,7 @@ pub(crate) async fn v2(State(app): State<App>, caller: Caller, query: Query) -> 
         .count();
     let Page { items, next } = paging.cut(sandboxes, |sandbox| Position {
         at: sandbox.spec.created_at,
-        id: sandbox.spec.id.to_string(),
+        id: sandbox.spec.id.as_str().into(),
     });
     let items: Vec<_> = items.into_iter().map(Listed::from).collect();
     let mut response = Page { items, next }.into_response();

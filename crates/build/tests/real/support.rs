@@ -93,6 +93,7 @@ impl Machine {
             NodeConfig {
                 sandboxes_dir: data_dir.join("sandboxes"),
                 snapshots_dir: data_dir.join("snapshots"),
+                ends_dir: data_dir.join("ends"),
                 max_sandboxes: 16,
                 min_free_disk: 0,
                 templates: Arc::clone(&templates),

@@ -274,6 +274,7 @@ pub(crate) fn config(folder: &Path) -> NodeConfig {
     NodeConfig {
         sandboxes_dir: folder.to_owned(),
         snapshots_dir: snapshots_dir(folder),
+        ends_dir: ends_dir(folder),
         max_sandboxes: 100,
         min_free_disk: 0,
         templates: Arc::new(Templates::open(folder.with_extension("builds")).unwrap()),
@@ -296,6 +297,10 @@ pub(crate) async fn open(config: NodeConfig, machine: &Arc<Machine>) -> Arc<Loca
 /// Beside the sandboxes' folder, with the same life.
 pub(crate) fn snapshots_dir(folder: &Path) -> PathBuf {
     folder.with_extension("snapshots")
+}
+
+pub(crate) fn ends_dir(folder: &Path) -> PathBuf {
+    folder.with_extension("ends")
 }
 
 pub(crate) fn spec(life: Duration) -> SandboxSpec {
