@@ -121,7 +121,7 @@ impl Control {
                 "requests were still under way at the end"
             );
         }
-        self.journal.flush().await;
+        let _written = self.journal.flush().await;
         if let Err(error) = self.flush_key_use().await {
             tracing::warn!(%error, "could not write when API keys were last used");
         }

@@ -279,8 +279,12 @@ impl Control {
         if keyed {
             written = written.and(self.store.forget_idempotency(id).await);
         }
-        if let Err(error) = written {
-            tracing::warn!(%error, "could not record that a sandbox failed to start");
+        match written {
+            // It may have ended by itself after the node had made it.
+            Ok(()) => self.node.forget_end(id).await,
+            Err(error) => {
+                tracing::warn!(%error, "could not record that a sandbox failed to start");
+            }
         }
     }
 

@@ -59,7 +59,20 @@ impl Control {
         self.note_ended(id, reason);
         tracing::info!(reason = reason.as_str(), "sandbox ended");
         self.sweep_later();
-        Ok(written?)
+        written?;
+        self.forget_end_later(id);
+        Ok(())
+    }
+
+    /// Its end is on record, and its event as soon as the journal has written that: only then does
+    /// the node forget why it ended.
+    pub(crate) fn forget_end_later(self: &Arc<Self>, id: &SandboxId) {
+        let (control, id) = (Arc::clone(self), id.clone());
+        self.in_background(async move {
+            if control.journal.flush().await {
+                control.node.forget_end(&id).await;
+            }
+        });
     }
 
     pub(crate) async fn destroy_on_node(&self, id: &SandboxId, reason: EndReason) -> Result<()> {

@@ -14,13 +14,13 @@ use std::{
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use soulbox_store::{EventFilter, EventRow, Store};
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
+use soulbox_store::{EventFilter, EventRow, SandboxRow, Store};
+use soulbox_types::{EndReason, Limits, SandboxId, SandboxSpec, UnixMillis};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Control, Result, Tenant, webhooks::Hooks};
+use crate::{Control, Result, Tenant, create::row_of, webhooks::Hooks};
 
 /// Notes that wait to be written. More than this only when the disk stands still.
 const QUEUE: usize = 16_384;
@@ -60,7 +60,9 @@ enum Note {
 /// A sandbox between two rests, as its events tell it.
 #[derive(Debug, Clone)]
 struct Run {
-    spec: SandboxSpec,
+    sandbox: SandboxRow,
+    /// Not known of one of which only the row is left.
+    limits: Option<Limits>,
     build: String,
     execution: String,
     since: UnixMillis,
@@ -84,33 +86,33 @@ impl Journal {
     /// A sandbox that was there before the server started, or was made just now.
     fn learn(&self, spec: &SandboxSpec, build: String, paused: bool) {
         let run = Run {
-            spec: spec.clone(),
-            build,
-            execution: Uuid::new_v4().to_string(),
-            since: spec.created_at,
             paused,
+            ..Run::new(row_of(spec), Some(spec.limits), build)
         };
         self.runs.lock().insert(spec.id.clone(), run);
     }
 
     fn note(&self, run: &Run, kind: &str, mut data: Map<String, Value>) {
-        data.insert("sandbox_metadata".to_owned(), json!(run.spec.metadata));
+        let sandbox = &run.sandbox;
+        data.insert("sandbox_metadata".to_owned(), json!(sandbox.metadata));
         let now = UnixMillis::now();
         if matches!(kind, "killed" | "paused") {
-            let execution = json!({
+            let mut execution = json!({
                 "started_at": written(run.since),
-                "vcpu_count": run.spec.limits.cpu_count(),
-                "memory_mb": run.spec.limits.memory_mib,
                 "execution_time": now.0.saturating_sub(run.since.0),
             });
+            if let Some(limits) = &run.limits {
+                execution["vcpu_count"] = limits.cpu_count().into();
+                execution["memory_mb"] = limits.memory_mib.into();
+            }
             data.insert("execution".to_owned(), execution);
         }
         let event = EventRow {
             id: Uuid::new_v4().to_string(),
-            tenant: run.spec.tenant.clone(),
-            sandbox: run.spec.id.clone(),
+            tenant: sandbox.tenant.clone(),
+            sandbox: sandbox.id.clone(),
             execution: run.execution.clone(),
-            template: run.spec.template.as_str().to_owned(),
+            template: sandbox.template.as_str().to_owned(),
             build: run.build.clone(),
             kind: kind.to_owned(),
             data: Value::Object(data),
@@ -118,20 +120,38 @@ impl Journal {
             number: self.number.fetch_add(1, Ordering::Relaxed),
         };
         if self.notes.try_send(Note::Event(Box::new(event))).is_err() {
-            tracing::error!(sandbox_id = %run.spec.id, kind, "an event is lost: too many wait");
+            tracing::error!(sandbox_id = %sandbox.id, kind, "an event is lost: too many wait");
         }
     }
 
-    /// Everything noted so far is written when this returns.
-    pub(crate) async fn flush(&self) {
+    fn note_end(&self, run: &Run, reason: EndReason) {
+        let mut data = Map::new();
+        data.insert("reason".to_owned(), reason.as_str().into());
+        self.note(run, "killed", data);
+    }
+
+    /// Everything noted so far is written when this returns `true`.
+    pub(crate) async fn flush(&self) -> bool {
         let (done, wait) = oneshot::channel();
-        let flushed = async {
-            if self.notes.send(Note::Flush(done)).await.is_ok() {
-                wait.await.ok();
-            }
-        };
-        if tokio::time::timeout(FLUSH_LIMIT, flushed).await.is_err() {
+        let flushed =
+            async { self.notes.send(Note::Flush(done)).await.is_ok() && wait.await.is_ok() };
+        let flushed = tokio::time::timeout(FLUSH_LIMIT, flushed).await;
+        if flushed.is_err() {
             tracing::warn!("the journal of events is behind");
+        }
+        flushed.unwrap_or(false)
+    }
+}
+
+impl Run {
+    fn new(sandbox: SandboxRow, limits: Option<Limits>, build: String) -> Self {
+        Self {
+            since: sandbox.created_at,
+            sandbox,
+            limits,
+            build,
+            execution: Uuid::new_v4().to_string(),
+            paused: false,
         }
     }
 }
@@ -184,10 +204,20 @@ impl Control {
     pub(crate) fn note_ended(&self, id: &SandboxId, reason: EndReason) {
         let run = self.journal.runs.lock().remove(id);
         if let Some(run) = run {
-            let mut data = Map::new();
-            data.insert("reason".to_owned(), reason.as_str().into());
-            self.journal.note(&run, "killed", data);
+            self.journal.note_end(&run, reason);
         }
+    }
+
+    /// An end before this server started. `spec`: as far as the node still knows it.
+    pub(crate) fn note_ended_before(
+        &self,
+        row: SandboxRow,
+        spec: Option<&SandboxSpec>,
+        reason: EndReason,
+    ) {
+        let build = spec.map_or_else(|| Uuid::nil().to_string(), |spec| self.build_of(spec));
+        let run = Run::new(row, spec.map(|spec| spec.limits), build);
+        self.journal.note_end(&run, reason);
     }
 
     /// After a start: those that are here have events from now on.
@@ -215,7 +245,7 @@ impl Control {
 
     /// A tenant's events.
     pub async fn events(&self, tenant: &Tenant, filter: &EventFilter) -> Result<Vec<Event>> {
-        self.journal.flush().await;
+        let _written = self.journal.flush().await;
         Ok(self.store.events(&tenant.id, filter).await?)
     }
 

@@ -3,20 +3,26 @@
 //! | row | on the node | then |
 //! |---|---|---|
 //! | live | running or paused | adopted |
+//! | live | ended, and the node knows why | the row ends for that reason |
 //! | live | absent | the row ends as lost |
 //! | none | running or paused, of a tenant we know | recorded and adopted: its owner may be using it |
 //! | ended, or of an unknown tenant | running | destroyed |
+//!
+//! Every end that its owner may not have heard of makes the event that it would have made while a
+//! server was watching. One that never came to be makes none: nobody was told of it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use soulbox_runtime::SandboxStatus;
-use soulbox_store::{EndRow, SandboxRow};
+use soulbox_runtime::{End, SandboxStatus};
+use soulbox_store::{EndRow, EventFilter, SandboxRow};
 use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
-use crate::{Access, Control, Result, create::row_of, idempotency::StoredAnswer};
+use crate::{
+    Access, Control, Result, create::row_of, idempotency::StoredAnswer, journal::RETENTION,
+};
 
 impl Control {
-    pub(crate) async fn reconcile(&self) -> Result<()> {
+    pub(crate) async fn reconcile(self: &Arc<Self>) -> Result<()> {
         let live = self.store.live_sandboxes().await?;
         let mut live: HashMap<SandboxId, SandboxRow> =
             live.into_iter().map(|row| (row.id.clone(), row)).collect();
@@ -24,28 +30,26 @@ impl Control {
             let row = live.remove(&status.spec.id);
             self.reconcile_running(&status, row).await?;
         }
-        for id in live.into_keys() {
-            let end = EndRow::now(
-                EndReason::Lost,
-                "it was not there any more when the server started",
-            );
-            tracing::warn!(sandbox_id = %id, "sandbox is lost");
-            self.store.end_sandbox(&id, &end).await?;
+        for end in self.node.unrecorded_ends().await {
+            let row = live.remove(&end.spec.id);
+            self.reconcile_ended(&end, row).await?;
+        }
+        for row in live.into_values() {
+            self.reconcile_absent(row).await?;
         }
         self.settle_idempotency().await
     }
 
     async fn reconcile_running(
-        &self,
+        self: &Arc<Self>,
         status: &SandboxStatus,
         row: Option<SandboxRow>,
     ) -> Result<()> {
         let spec = &status.spec;
         let usable = matches!(status.state, SandboxState::Running | SandboxState::Paused);
-        let ours = if let Some(row) = row {
-            usable && row.tenant == spec.tenant
-        } else {
-            usable && self.keys.knows(&spec.tenant) && self.record_stray(status).await?
+        let ours = match &row {
+            Some(row) => usable && row.tenant == spec.tenant,
+            None => usable && self.keys.knows(&spec.tenant) && self.record_stray(status).await?,
         };
         if ours {
             self.registry
@@ -60,7 +64,60 @@ impl Control {
             EndReason::Lost,
             "it was half made or unknown when the server started",
         );
-        Ok(self.store.end_sandbox(&spec.id, &end).await?)
+        self.store.end_sandbox(&spec.id, &end).await?;
+        self.forget_end_later(&spec.id);
+        Ok(())
+    }
+
+    /// `row`: if that says that it lives.
+    async fn reconcile_ended(self: &Arc<Self>, end: &End, row: Option<SandboxRow>) -> Result<()> {
+        let id = &end.spec.id;
+        let lived = row.is_some();
+        let row = match row {
+            Some(row) => Some(row),
+            None => self.store.sandbox(id).await?,
+        };
+        // Without a row nobody was told of it.
+        if let Some(row) = row {
+            if lived {
+                let reason = end.reason.as_str();
+                tracing::info!(sandbox_id = %id, reason, end.detail, "ended before the start");
+                self.store.end_sandbox(id, &end_row(end)).await?;
+            }
+            let reason = row.end.as_ref().map_or(end.reason, |end| end.reason);
+            if reason != EndReason::CreateFailed && !self.has_event(&row, "killed").await? {
+                self.note_ended_before(row, Some(&end.spec), reason);
+            }
+        }
+        self.forget_end_later(id);
+        Ok(())
+    }
+
+    /// What was made has left the node only after its end was recorded: either it was not made yet
+    /// when the last server died, or somebody else has removed its files.
+    async fn reconcile_absent(&self, row: SandboxRow) -> Result<()> {
+        let end = EndRow::now(
+            EndReason::Lost,
+            "nothing of it was there any more when the server started",
+        );
+        tracing::warn!(sandbox_id = %row.id, "sandbox is lost");
+        self.store.end_sandbox(&row.id, &end).await?;
+        let forgotten = row.created_at.plus(RETENTION) <= UnixMillis::now();
+        let was_told = forgotten || self.has_event(&row, "created").await?;
+        if was_told && !self.has_event(&row, "killed").await? {
+            self.note_ended_before(row, None, EndReason::Lost);
+        }
+        Ok(())
+    }
+
+    async fn has_event(&self, row: &SandboxRow, kind: &str) -> Result<bool> {
+        let filter = EventFilter {
+            sandbox: Some(row.id.clone()),
+            kinds: vec![kind.to_owned()],
+            limit: 1,
+            ..EventFilter::default()
+        };
+        Ok(!self.store.events(&row.tenant, &filter).await?.is_empty())
     }
 
     /// One that is older than a life may last has rested in between; when is not recorded.
@@ -89,5 +146,12 @@ impl Control {
             }
         }
         Ok(())
+    }
+}
+
+fn end_row(end: &End) -> EndRow {
+    EndRow {
+        at: end.at,
+        ..EndRow::now(end.reason, &end.detail)
     }
 }

@@ -52,9 +52,12 @@ impl Control {
         tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "sandbox ended");
         self.note_ended(id, reason);
         let end = EndRow::now(reason, detail);
-        if let Err(error) = self.store.end_sandbox(id, &end).await {
+        match self.store.end_sandbox(id, &end).await {
+            Ok(()) => self.forget_end_later(id),
             // The next start finds the row without its sandbox and ends it.
-            tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
+            Err(error) => {
+                tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
+            }
         }
         self.sweep_later();
     }

@@ -197,7 +197,10 @@ async fn finish_off(node: &LocalNode, found: &Found, folder: &Folder, end: &End)
         tracing::warn!(sandbox = %id, %error, "could not mark the end of a sandbox");
     }
     let destroyed = node.runtime().destroy(id, found.running.as_ref()).await;
-    report(id, destroyed.and_then(|()| folder.remove_into(node.ends(), id)));
+    report(
+        id,
+        destroyed.and_then(|()| folder.remove_into(node.ends(), id)),
+    );
 }
 
 async fn remove(

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    AddedLayer, Disk, DynStream, End, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused,
-    Result, Runtime, SandboxStatus, Snapshot, Stats, WarmWish,
+    AddedLayer, Disk, DynStream, End, Error, LogEntry, LogLevel, MetricSample, Node, NodeEvent,
+    Paused, Result, Runtime, SandboxStatus, Snapshot, Stats, WarmWish,
 };
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
@@ -484,9 +484,12 @@ impl LocalNode {
         self.runtime.destroy(id, running.as_ref()).await?;
         let (removing, ends, id) = (folder.clone(), self.ends.clone(), id.clone());
         let told = is_told(end);
-        blocking(move || match told {
-            true => removing.remove_into(&ends, &id),
-            false => removing.remove(),
+        blocking(move || {
+            if told {
+                removing.remove_into(&ends, &id)
+            } else {
+                removing.remove()
+            }
         })
         .await
     }
