@@ -11,7 +11,7 @@
 //! Every end that its owner may not have heard of makes the event that it would have made while a
 //! server was watching. One that never came to be makes none: nobody was told of it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use soulbox_runtime::{End, SandboxStatus};
 use soulbox_store::{EndRow, EventFilter, SandboxRow};
@@ -20,6 +20,9 @@ use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis}
 use crate::{
     Access, Control, Result, create::row_of, idempotency::StoredAnswer, journal::RETENTION,
 };
+
+/// From an end to its record, while a server runs.
+const RECORDED_WITHIN: Duration = Duration::from_mins(2);
 
 impl Control {
     pub(crate) async fn reconcile(self: &Arc<Self>) -> Result<()> {
@@ -31,8 +34,8 @@ impl Control {
             self.reconcile_running(&status, row).await?;
         }
         for end in self.node.unrecorded_ends().await {
-            let row = live.remove(&end.spec.id);
-            self.reconcile_ended(&end, row).await?;
+            live.remove(&end.spec.id);
+            self.reconcile_ended(&end).await?;
         }
         for row in live.into_values() {
             self.reconcile_absent(row).await?;
@@ -69,19 +72,13 @@ impl Control {
         Ok(())
     }
 
-    /// `row`: if that says that it lives.
-    async fn reconcile_ended(self: &Arc<Self>, end: &End, row: Option<SandboxRow>) -> Result<()> {
+    async fn reconcile_ended(self: &Arc<Self>, end: &End) -> Result<()> {
         let id = &end.spec.id;
-        let lived = row.is_some();
-        let row = match row {
-            Some(row) => Some(row),
-            None => self.store.sandbox(id).await?,
-        };
         // Without a row nobody was told of it.
-        if let Some(row) = row {
-            if lived {
+        if let Some(row) = self.store.sandbox(id).await? {
+            if row.end.is_none() {
                 let reason = end.reason.as_str();
-                tracing::info!(sandbox_id = %id, reason, end.detail, "ended before the start");
+                tracing::info!(sandbox_id = %id, reason, end.detail, "sandbox has ended");
                 self.store.end_sandbox(id, &end_row(end)).await?;
             }
             let reason = row.end.as_ref().map_or(end.reason, |end| end.reason);
@@ -90,6 +87,17 @@ impl Control {
             }
         }
         self.forget_end_later(id);
+        Ok(())
+    }
+
+    /// Ends that should have been recorded by now: nobody is at it any more.
+    pub(crate) async fn record_left_ends(self: &Arc<Self>) -> Result<()> {
+        for end in self.node.unrecorded_ends().await {
+            let long_ago = end.at.plus(RECORDED_WITHIN) <= UnixMillis::now();
+            if long_ago && self.registry.phase(&end.spec.id).is_none() {
+                self.reconcile_ended(&end).await?;
+            }
+        }
         Ok(())
     }
 

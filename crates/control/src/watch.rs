@@ -74,7 +74,8 @@ impl Control {
         missing
     }
 
-    async fn prune(&self) -> Result<()> {
+    async fn prune(self: &Arc<Self>) -> Result<()> {
+        self.record_left_ends().await?;
         let now = UnixMillis::now();
         let old = u64::try_from(HISTORY.as_millis()).unwrap_or(u64::MAX);
         self.flush_key_use().await?;

@@ -18,8 +18,8 @@ use std::{
 
 use memory_node::MemoryNode;
 use soulbox_control::{
-    Access, Control, ControlConfig, CreateRequest, Error, IdempotencyKey, LifecycleRequest,
-    Resources, TemplateInfo, Tenant,
+    Access, Control, ControlConfig, CreateRequest, Error, Event, EventFilter, IdempotencyKey,
+    LifecycleRequest, Resources, TemplateInfo, Tenant,
 };
 use soulbox_runtime::{Error as NodeError, Node};
 use soulbox_store::{KeyRow, SandboxRow, Store};
@@ -96,6 +96,23 @@ impl World {
             .await
             .unwrap()
             .unwrap()
+    }
+
+    async fn killed(&self, id: &SandboxId) -> Vec<Event> {
+        let filter = EventFilter {
+            sandbox: Some(id.clone()),
+            kinds: vec!["killed".to_owned()],
+            limit: 10,
+            ..EventFilter::default()
+        };
+        self.control.events(&self.tenant, &filter).await.unwrap()
+    }
+
+    /// As events tell them.
+    async fn ends_heard(&self, id: &SandboxId) -> Vec<String> {
+        let events = self.killed(id).await.into_iter();
+        let reason = |event: Event| event.data["reason"].as_str().unwrap().to_owned();
+        events.map(reason).collect()
     }
 
     fn deadline(&self, id: &SandboxId) -> UnixMillis {
@@ -577,6 +594,89 @@ async fn a_restart_keeps_what_runs_and_marks_what_is_lost() {
         .collect();
     assert_eq!(ids, [kept]);
     assert_eq!(world.row(&lost).await.end.unwrap().reason, EndReason::Lost);
+    assert_eq!(world.ends_heard(&lost).await, ["lost"]);
+}
+
+#[tokio::test]
+async fn what_ended_while_no_server_was_there_is_told_as_if_one_had_been() {
+    let mut world = world().await;
+    let (seen, unseen) = (world.make().await, world.make().await);
+    world.node.end(&seen, EndReason::Died, "signal 9");
+    eventually("the end is written", async || {
+        world.row(&seen).await.end.is_some()
+    })
+    .await;
+    world.node.end_unheard(&unseen, EndReason::Died, "signal 9");
+    world.restart().await;
+    let error = world.control.get(&world.tenant, &unseen).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("died: signal 9"), "{error}");
+
+    let [one, other] = [world.killed(&seen).await, world.killed(&unseen).await];
+    let shape = |event: &Event| {
+        let mut data = event.data.clone();
+        for varies in ["started_at", "execution_time"] {
+            let execution = data["execution"].as_object_mut().unwrap();
+            assert!(execution.remove(varies).is_some());
+        }
+        (data, event.template.clone(), event.build.clone())
+    };
+    assert_eq!((one.len(), other.len()), (1, 1));
+    assert_eq!(shape(&one[0]), shape(&other[0]));
+}
+
+#[tokio::test]
+async fn the_node_forgets_an_end_when_it_and_its_event_are_on_record_and_nobody_hears_it_twice() {
+    let mut world = world().await;
+    let (killed, died) = (world.make().await, world.make().await);
+    world.control.kill(&world.tenant, &killed).await.unwrap();
+    assert_eq!(world.ends_heard(&killed).await, ["killed"]);
+    // As if the server had died before the node was told that the end is on record.
+    world.node.add(SandboxSpec {
+        id: killed.clone(),
+        ..stray(world.tenant.id.clone())
+    });
+    world.node.end_unheard(&killed, EndReason::Killed, "");
+    world.node.end_unheard(&died, EndReason::Died, "signal 9");
+    for _ in 0..2 {
+        world.restart().await;
+        eventually("the node forgets", async || world.node.ends() == 0).await;
+    }
+    assert_eq!(world.ends_heard(&killed).await, ["killed"]);
+    assert_eq!(world.ends_heard(&died).await, ["died"]);
+}
+
+#[tokio::test]
+async fn what_never_came_to_be_ends_without_an_event() {
+    let mut world = world().await;
+    let store = store(world.folder.path()).await;
+    let (half_made, not_made) = (
+        stray(world.tenant.id.clone()),
+        stray(world.tenant.id.clone()),
+    );
+    for spec in [&half_made, &not_made] {
+        let row = SandboxRow {
+            id: spec.id.clone(),
+            tenant: spec.tenant.clone(),
+            template: spec.template.clone(),
+            metadata: BTreeMap::new(),
+            created_at: spec.created_at,
+            end: None,
+        };
+        store.insert_sandbox(&row).await.unwrap();
+    }
+    world.node.add(half_made.clone());
+    let id = &half_made.id;
+    world
+        .node
+        .end_unheard(id, EndReason::CreateFailed, "the server stopped");
+    world.restart().await;
+    let end = |row: SandboxRow| row.end.unwrap().reason;
+    assert_eq!(end(world.row(id).await), EndReason::CreateFailed);
+    assert_eq!(end(world.row(&not_made.id).await), EndReason::Lost);
+    for spec in [&half_made, &not_made] {
+        assert!(world.killed(&spec.id).await.is_empty());
+    }
 }
 
 fn stray(tenant: TenantId) -> SandboxSpec {

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use soulbox_node::{LocalNode, NodeConfig};
 use soulbox_runtime::{Error, Node, NodeEvent};
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 #[path = "support/machine.rs"]
 mod machine;
 
-use machine::{LONG, Machine, config, snapshots_dir, spec};
+use machine::{LONG, Machine, config, ends_dir, snapshots_dir, spec};
 
 async fn node(folder: &Path, machine: &Arc<Machine>) -> Arc<LocalNode> {
     let config = NodeConfig {
@@ -235,6 +235,101 @@ async fn a_new_node_finishes_off_what_is_half_made_half_destroyed_or_dead() {
     assert!(second.list().is_empty());
     assert!(machine.alive.lock().is_empty());
     assert_eq!(folders(folder.path()), 0);
+    let why = reasons(&second).await;
+    assert_eq!(why.len(), 3, "of what had no spec nothing can be told");
+    assert_eq!(why[&dead.id].0, EndReason::Died);
+    assert!(
+        why[&dead.id].1.contains("no server was watching"),
+        "{why:?}"
+    );
+    assert_eq!(
+        why[&half_destroyed.id].0,
+        EndReason::Killed,
+        "as its end began"
+    );
+    assert_eq!(why[&half_made.id].0, EndReason::CreateFailed);
+}
+
+async fn reasons(node: &LocalNode) -> HashMap<SandboxId, (EndReason, String)> {
+    let ends = node.unrecorded_ends().await.into_iter();
+    ends.map(|end| (end.spec.id.clone(), (end.reason, end.detail)))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_restart_of_the_machine_is_told_as_that() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let (running, resting) = (spec(LONG), spec(LONG));
+    for wish in [&running, &resting] {
+        first.create(wish.clone()).await.unwrap();
+    }
+    first.pause(&resting.id, Kept::Memory).await.unwrap();
+    drop(first);
+    *machine.rebooted.lock() = true;
+
+    let second = node(folder.path(), &machine).await;
+    assert_eq!(second.paused(&resting.id).unwrap().kept, Kept::Filesystem);
+    let why = reasons(&second).await;
+    assert_eq!(why.len(), 1);
+    let told = (EndReason::Lost, "the machine was restarted".to_owned());
+    assert_eq!(why[&running.id], told);
+}
+
+#[tokio::test]
+async fn why_a_sandbox_ended_is_kept_across_restarts_until_it_is_on_record() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let (killed, died) = (spec(LONG), spec(LONG));
+    for wish in [&killed, &died] {
+        first.create(wish.clone()).await.unwrap();
+    }
+    let mut events = first.events();
+    first.destroy(&killed.id, EndReason::Killed).await.unwrap();
+    assert_eq!(ended(&first, &mut events).await, EndReason::Killed);
+    machine.alive.lock()[&died.id].send_replace(true);
+    assert_eq!(ended(&first, &mut events).await, EndReason::Died);
+    assert_eq!(folders(folder.path()), 0, "nothing else is kept");
+    drop(first);
+
+    let second = node(folder.path(), &machine).await;
+    let why = reasons(&second).await;
+    assert_eq!(why[&killed.id].0, EndReason::Killed);
+    assert_eq!(why[&died.id], (EndReason::Died, "signal 9".to_owned()));
+    second.forget_end(&killed.id).await;
+    second.forget_end(&died.id).await;
+    second.forget_end(&died.id).await;
+    assert!(second.unrecorded_ends().await.is_empty());
+    drop(second);
+    let third = node(folder.path(), &machine).await;
+    assert!(third.unrecorded_ends().await.is_empty());
+}
+
+#[tokio::test]
+async fn of_what_no_user_knew_no_end_is_kept() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut build = spec(LONG);
+    build.purpose = Purpose::Build;
+    node.create(build.clone()).await.unwrap();
+    node.destroy(&build.id, EndReason::Killed).await.unwrap();
+    *machine.fail_creates.lock() = true;
+    assert!(node.create(spec(LONG)).await.is_err());
+    assert!(node.unrecorded_ends().await.is_empty());
+    assert_eq!(folders(&ends_dir(folder.path())), 0);
+}
+
+#[tokio::test]
+async fn a_damaged_record_of_an_end_does_not_hide_the_others() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    node.create(wish.clone()).await.unwrap();
+    node.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    let damaged = ends_dir(folder.path()).join("damaged.json");
+    std::fs::write(&damaged, "{").unwrap();
+    assert_eq!(reasons(&node).await.len(), 1);
+    assert!(!damaged.exists());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
+    DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
     Snapshot, Stats, WarmWish,
 };
 use soulbox_types::{
@@ -23,6 +23,7 @@ use tokio::sync::{RwLock, broadcast};
 pub(crate) struct MemoryNode {
     sandboxes: std::sync::Mutex<HashMap<SandboxId, Memory>>,
     snapshots: std::sync::Mutex<HashMap<TemplateId, Snapshot>>,
+    ends: std::sync::Mutex<Vec<End>>,
     failure: std::sync::Mutex<Option<Error>>,
     warm: std::sync::Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
     wishes: std::sync::Mutex<Vec<WarmWish>>,
@@ -46,6 +47,7 @@ impl Default for MemoryNode {
         Self {
             sandboxes: std::sync::Mutex::default(),
             snapshots: std::sync::Mutex::default(),
+            ends: std::sync::Mutex::default(),
             failure: std::sync::Mutex::default(),
             warm: std::sync::Mutex::default(),
             wishes: std::sync::Mutex::default(),
@@ -82,6 +84,21 @@ impl MemoryNode {
             detail: detail.into(),
         };
         drop(self.events.send(event));
+    }
+
+    /// Ends it while no server is there to hear of it.
+    pub(crate) fn end_unheard(&self, id: &SandboxId, reason: EndReason, detail: &str) {
+        let memory = self.sandboxes.lock().unwrap().remove(id).unwrap();
+        self.ends.lock().unwrap().push(End {
+            spec: memory.status.spec,
+            reason,
+            detail: detail.into(),
+            at: UnixMillis::now(),
+        });
+    }
+
+    pub(crate) fn ends(&self) -> usize {
+        self.ends.lock().unwrap().len()
     }
 
     pub(crate) fn add(&self, spec: SandboxSpec) {
@@ -183,6 +200,14 @@ impl Node for MemoryNode {
             self.end(id, reason, "");
         }
         Ok(())
+    }
+
+    async fn unrecorded_ends(&self) -> Vec<End> {
+        self.ends.lock().unwrap().clone()
+    }
+
+    async fn forget_end(&self, id: &SandboxId) {
+        self.ends.lock().unwrap().retain(|end| end.spec.id != *id);
     }
 
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {

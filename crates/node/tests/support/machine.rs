@@ -42,6 +42,8 @@ pub(crate) struct Machine {
     /// When set, creates wait for it.
     pub(crate) gate: Mutex<Option<Arc<Notify>>>,
     pub(crate) fail_creates: Mutex<bool>,
+    /// It was started anew: nothing that ran before does.
+    pub(crate) rebooted: Mutex<bool>,
     pub(crate) fail_pauses: Mutex<bool>,
     pub(crate) fail_captures: Mutex<bool>,
     pub(crate) fail_networks: Mutex<bool>,
@@ -112,7 +114,11 @@ impl Runtime for MemoryRuntime {
 
     async fn adopt(&self, spec: &SandboxSpec, _running: &Running) -> Result<Adopted> {
         let alive = self.0.alive.lock().contains_key(&spec.id);
-        Ok(if alive { Adopted::Alive } else { Adopted::Gone })
+        Ok(match (*self.0.rebooted.lock(), alive) {
+            (true, _) => Adopted::Rebooted,
+            (false, true) => Adopted::Alive,
+            (false, false) => Adopted::Gone,
+        })
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
