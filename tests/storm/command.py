@@ -50,7 +50,7 @@ def main() -> int:
     bad = 1
     try:
         whole = run(server, seed, numbers, chosen.creates, say)
-        print(f"all {len(numbers)} rounds: {whole}; ends without an event: {whole.unheard}", flush=True)
+        print(f"all {len(numbers)} rounds: {whole}", flush=True)
         bad = whole.bad
         if chosen.json:
             totals = whole.report() | {"seed": seed, "creates_per_round": chosen.creates, "rounds": told}

@@ -223,32 +223,36 @@ class Round:
         while True:
             answer, _ = await self.client.insist("GET", f"/sandboxes/{sandbox.id}", LOOK)
             if answer.status == 404:
-                break
-            problem = f"is still there after its kill: {answer}"
-            if not life.end_asked and answer.status == 200:
-                try:
-                    if answer.json()["state"] == "paused":
-                        await self.client.resume(life, sandbox)
-                    await self.client.run(sandbox, READ_WITNESS if life.witnessed else "true")
-                    return
-                except (Refused, wire.Cut) as refused:
-                    problem = f"was struck and neither ends nor answers: {refused}"
+                kind, problem = await self.why_not_well_told(life, sandbox, answer)
+            elif life.end_asked or answer.status != 200:
+                kind, problem = "stuck", f"is still there after its kill: {answer}"
+            else:
+                kind, problem = "stuck", await self.why_not_well(life, sandbox, answer)
+            if not problem:
+                return
             if time.monotonic() > end:
-                self.tally.problem("stuck", f"{what} {problem}")
+                self.tally.problem(kind, f"{what} {problem}")
                 return
             await asyncio.sleep(0.2)
+
+    async def why_not_well(self, life: Life, sandbox: Sandbox, answer: wire.Answer) -> str:
+        try:
+            if answer.json()["state"] == "paused":
+                await self.client.resume(life, sandbox)
+            await self.client.run(sandbox, READ_WITNESS if life.witnessed else "true")
+        except (Refused, wire.Cut) as refused:
+            return f"was struck and neither ends nor answers: {refused}"
+        return ""
+
+    async def why_not_well_told(self, life: Life, sandbox: Sandbox, answer: wire.Answer) -> tuple[str, str]:
+        """One that is gone has a reason that the plan knows, and one event that tells the same."""
         reason = end_reason(answer)
-        struck = sandbox.id in self.struck.sandboxes
-        allowed = {"killed"} if life.end_asked else set()
-        allowed |= {"died"} if struck else set()
-        # A kill of the server may come between an end and its record.
-        allowed |= {"lost"} if self.tally.server_kills else set()
+        allowed = reasons_for(life.end_asked, sandbox.id in self.struck.sandboxes)
         if reason not in allowed:
-            self.tally.problem("lost", f"{what} is reported as {reason!r}, not one of {sorted(allowed)}: {answer}")
+            return "lost", f"is reported as {reason!r}, not one of {sorted(allowed)}: {answer}"
         told, _ = await self.client.insist("GET", f"/events/sandboxes/{sandbox.id}?types=killed", LOOK)
-        if told.status != 200 or not told.json():
-            self.tally.unheard += 1
-            self.tally.remarks.append(f"an end without an event: {reason}, {'killed by us' if life.end_asked else 'struck'}")
+        heard = [each["eventData"].get("reason") for each in told.json()] if told.status == 200 else []
+        return "untrue", "" if heard == [reason] else f"ended as {reason!r}, and its events tell {heard}: {told}"
 
     async def look_at_stray(self, listed: dict[str, Any]) -> None:
         """Nobody was told of it; but what is listed works."""
@@ -318,6 +322,12 @@ class Round:
         left = await self.listed()
         if left:
             self.tally.problem("stuck", f"{len(left)} are listed after all were killed: {list(left)[:5]}")
+
+
+def reasons_for(end_asked: bool, struck: bool) -> set[str]:
+    """What may be said of a sandbox that is gone. Never that it was lost, whenever the server was
+    killed: whoever ends one writes down why before anything of it goes."""
+    return ({"killed"} if end_asked else set()) | ({"died"} if struck else set())
 
 
 async def bounded(work: Iterable[Awaitable[None]]) -> None:

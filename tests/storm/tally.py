@@ -22,8 +22,6 @@ class Tally:
     killed: int = 0
     struck: int = 0
     server_kills: int = 0
-    # Ends that events do not tell, although the sandbox's own answer does.
-    unheard: int = 0
     # Acknowledged, and neither there nor ended for a reason that the plan knows.
     lost: int = 0
     # A request, a sandbox or the server that came to no end within its bound.

@@ -1,15 +1,17 @@
 """What a storm takes for true, and what not: a judge that lets everything pass would find nothing."""
 
+import asyncio
 import base64
 import json
 from types import SimpleNamespace
 
 import pytest
 
-from storm.client import Life, Refused, end_reason, output
+from storm.client import Life, Refused, Sandbox, end_reason, output
 from storm.plan import Fate, Wish
-from storm.rounds import Round
+from storm.rounds import Round, reasons_for
 from storm.tally import Tally
+from storm.victims import Struck
 from storm.wire import Answer
 
 
@@ -31,6 +33,42 @@ def test_the_reason_of_an_end_is_read_from_the_answer():
     assert end_reason(gone(f"{text} (ended at 2026-01-01T00:00:00.000Z, died: signal 9)")) == "died"
     assert end_reason(gone(f"{text} (ended, killed)")) == "killed"
     assert end_reason(gone(text)) is None
+
+
+@pytest.mark.parametrize("end_asked, struck, may", [
+    (True, False, {"killed"}),
+    (False, True, {"died"}),
+    (True, True, {"killed", "died"}),
+])  # fmt: skip
+def test_what_is_gone_has_the_reason_of_who_ended_it(end_asked, struck, may):
+    assert reasons_for(end_asked, struck) == may
+
+
+def told(reason, *heard):
+    """What a storm says of a sandbox that it struck and that is gone."""
+    text = 'Sandbox "i1" doesn\'t exist or you don\'t have access to it'
+    events = json.dumps([{"eventData": {"reason": each}} for each in heard]).encode()
+
+    class Client:
+        async def insist(self, *_):
+            return Answer(200, {}, events, 0.1), False
+
+    judging = SimpleNamespace(struck=Struck(sandboxes={"i1"}), client=Client())
+    life, answer = Life(wish(keyed=False), "1-1"), gone(f"{text} (ended, {reason})" if reason else text)
+    return asyncio.run(Round.why_not_well_told(judging, life, Sandbox("i1", ""), answer))
+
+
+def test_an_end_is_told_by_one_event_for_the_same_reason():
+    assert told("died: signal 9", "died") == ("untrue", "")
+    for heard in ([], ["killed"], ["died", "died"]):
+        kind, problem = told("died: signal 9", *heard)
+        assert kind == "untrue" and problem
+
+
+@pytest.mark.parametrize("reason", [None, "lost: nothing of it was there any more", "expired"])
+def test_a_sandbox_that_was_struck_and_is_reported_otherwise_is_lost(reason):
+    kind, problem = told(reason)
+    assert kind == "lost" and problem
 
 
 def test_a_command_that_did_not_end_well_has_no_output():
