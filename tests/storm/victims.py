@@ -7,7 +7,8 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storm.traces import SANDBOX_ID, cgroups, read
+from storm.traces import SANDBOX_ID, read
+from support.census import cgroups
 from support.server import Server
 
 

@@ -13,6 +13,8 @@ from support.waiting import eventually
 
 # As crates/jail/src/instance.rs gives them out.
 FIRST_SANDBOX_ID = 0x8000_0000
+# Idle threads and their wake-up descriptors belong to the runtime, which reuses them.
+SLACK = {"server_threads": 64, "server_fds": 4, "files": 4}
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
@@ -81,20 +83,18 @@ class Census:
         eventually(none_grew, within=within, every=0.5)
 
     def grown_since(self, before: "Census") -> dict[str, str]:
-        was, now = flat(before), flat(self)
-        # Idle threads and their wake-up descriptors belong to the runtime, which reuses them.
-        slack = {"server_threads": 64, "server_fds": 4, "files": 4}
-        return {
-            name: f"{was[name]} -> {now[name]}"
-            for name in now
-            if now[name] > was[name] + slack.get(name, 0)
-        }
+        return grown(flat(before), flat(self))
 
 
 def flat(census: Census) -> dict[str, int]:
     values = asdict(census)
     kinds = values.pop("namespaces")
     return values | {f"{kind} namespaces": count for kind, count in kinds.items()}
+
+
+def grown(was: dict[str, int], now: dict[str, int], slack: dict[str, int] = SLACK) -> dict[str, str]:
+    """What is more than it was."""
+    return {name: f"{was[name]} -> {now[name]}" for name in now if now[name] > was[name] + slack.get(name, 0)}
 
 
 def is_ours(pid: str) -> bool:
@@ -116,11 +116,11 @@ def state_of(pid: str) -> str:
         return ""
 
 
-def namespaces(pids: list[str]) -> dict[str, int]:
-    """Distinct namespaces that some process is in or holds a descriptor of."""
-    seen: dict[str, set[str]] = {kind: set() for kind in NAMESPACES}
+def namespaces(pids: list[str], kinds: tuple[str, ...] = NAMESPACES) -> dict[str, int]:
+    """How many distinct namespaces some of the processes are in or hold a descriptor of."""
+    seen: dict[str, set[str]] = {kind: set() for kind in kinds}
     for pid in pids:
-        for kind in NAMESPACES:
+        for kind in kinds:
             try:
                 seen[kind].add(os.readlink(f"/proc/{pid}/ns/{kind}"))
             except OSError:
@@ -136,11 +136,14 @@ def namespaces(pids: list[str]) -> dict[str, int]:
     return {kind: len(found) for kind, found in seen.items()}
 
 
-def cgroups() -> list[str]:
-    found = []
+def cgroups(tag: str = "") -> list[str]:
+    """Every cgroup of sandboxes, or those of the server with this tag, in every hierarchy."""
+    wanted, found = f"soulbox-{tag}", []
     for top, folders, _ in os.walk("/sys/fs/cgroup"):
-        found += [f"{top}/{each}" for each in folders]
-    return [each for each in found if "soulbox" in each]
+        # Those of other servers need not be looked into.
+        folders[:] = [each for each in folders if not each.startswith("soulbox-") or each.startswith(wanted)]
+        found += [f"{top}/{each}" for each in folders if wanted in f"{top}/{each}"]
+    return found
 
 
 def count_entries(folder: Path) -> int:
@@ -150,12 +153,12 @@ def count_entries(folder: Path) -> int:
         return 0
 
 
-def nft_counts() -> tuple[int, int]:
-    out = subprocess.run(["nft", "-j", "list", "ruleset"], capture_output=True, text=True, timeout=30)
+def nft_counts(*table: str) -> tuple[int, int]:
+    """Objects, and elements in sets and maps: of one table, given as family and name, or of all."""
+    which = ["table", *table] if table else ["ruleset"]
+    out = subprocess.run(["nft", "-j", "list", *which], capture_output=True, text=True, timeout=60)
     if out.returncode != 0:
         return 0, 0
     listed = json.loads(out.stdout)["nftables"]
-    elements = sum(
-        len(thing.get("elem", [])) for each in listed for kind, thing in each.items() if kind in ("set", "map")
-    )
-    return len(listed), elements
+    held = [thing for each in listed for kind, thing in each.items() if kind in ("set", "map")]
+    return len(listed), sum(len(thing.get("elem", [])) for thing in held)
