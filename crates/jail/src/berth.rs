@@ -7,9 +7,9 @@
 //! group is named by it; whoever makes a sandbox asks for such an id ([`Berths::promise`]).
 //!
 //! ```text
-//! made ──► ready ──promise──► promised ──take──► a sandbox
-//!            │                    │
-//!            └─ given up ─► unwanted ◄─ refused, or never asked for
+//! made ──► ready ──promise──────► promised ──take──► a sandbox
+//!            │                        │
+//!            └─ given up, dead ─► unwanted ◄─ refused, or never asked for
 //! ```
 //!
 //! An id is promised once. What became of a promise may not be known here: somebody may have
@@ -124,6 +124,7 @@ impl Berths {
     pub(crate) fn unwanted(&self, now: Instant) -> Vec<Berth> {
         let mut pages = self.pages.lock();
         pages.break_promises(now);
+        pages.drop_dead();
         std::mem::take(&mut pages.unwanted)
     }
 
@@ -172,6 +173,18 @@ impl Berths {
 }
 
 impl Pages {
+    /// Nobody is served faster by a berth whose init was killed, and its group would stay until
+    /// somebody comes.
+    fn drop_dead(&mut self) {
+        for mut berth in std::mem::take(&mut self.ready) {
+            if berth.init.is_alive() {
+                self.ready.push_back(berth);
+            } else {
+                self.unwanted.push(berth);
+            }
+        }
+    }
+
     /// The create that was to come has failed before it got here, and nobody said so.
     fn break_promises(&mut self, now: Instant) {
         let late: Vec<SandboxId> = self

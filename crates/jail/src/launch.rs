@@ -32,6 +32,14 @@ pub(crate) struct Launched {
     status: BufReader<Take<ChildStdout>>,
 }
 
+/// What came of a wish.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Launched(Launched),
+    /// It was killed before it could begin, or say why it does not.
+    DiedWaiting,
+}
+
 /// Returns when init waits in its berth.
 pub(crate) async fn park(init: &Path, berth: &BerthSpec) -> Result<Parked> {
     timeout(START_LIMIT, park_unbounded(init, berth))
@@ -83,13 +91,13 @@ impl Parked {
         }
     }
 
-    pub(crate) async fn launch(self, spec: &InitSpec) -> Result<Launched> {
+    pub(crate) async fn launch(self, spec: &InitSpec) -> Result<Outcome> {
         timeout(START_LIMIT, self.launch_unbounded(spec))
             .await
             .map_err(|_| too_long())?
     }
 
-    async fn launch_unbounded(self, spec: &InitSpec) -> Result<Launched> {
+    async fn launch_unbounded(self, spec: &InitSpec) -> Result<Outcome> {
         let Self {
             init,
             spec: mut stdin,
@@ -99,8 +107,14 @@ impl Parked {
         let _closed_early = stdin.write_all(&text).await;
         drop(stdin);
         let line = next_line(&mut status).await?;
+        if line.is_empty() {
+            return Ok(Outcome::DiedWaiting);
+        }
         match parse(&line)? {
-            InitStatus::Started { pid } => Ok(Launched { pid, init, status }),
+            InitStatus::Started { pid } => {
+                let launched = Launched { pid, init, status };
+                Ok(Outcome::Launched(launched))
+            }
             InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
             InitStatus::Waiting | InitStatus::Exported { .. } => Err(unexpected(&line)),
         }
@@ -146,14 +160,20 @@ fn parse(line: &str) -> Result<InitStatus> {
 }
 
 fn unexpected(line: &str) -> Error {
-    let message = if line.is_empty() {
-        "it ended without a word; what it said last is in the server's standard error".to_owned()
-    } else {
-        format!("it said {line:?}")
-    };
+    if line.is_empty() {
+        return without_a_word();
+    }
     Error::Start {
         step: "soulbox-init".to_owned(),
-        message,
+        message: format!("it said {line:?}"),
+    }
+}
+
+pub(crate) fn without_a_word() -> Error {
+    let message = "it ended without a word; what it said last is in the server's standard error";
+    Error::Start {
+        step: "soulbox-init".to_owned(),
+        message: message.to_owned(),
     }
 }
 

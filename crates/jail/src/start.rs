@@ -15,9 +15,10 @@ use soulbox_types::{
 use crate::{
     berth::Berth,
     blocking::blocking,
-    disk::OVERLAYS,
+    disk::{OVERLAYS, wait_until_released},
     egress::egress,
     jail::{HOSTNAME, Jail},
+    launch::{Launched, Outcome, without_a_word},
     network::network_error,
     policy::{MASKED, READ_ONLY},
     process::FirstProcess,
@@ -39,11 +40,7 @@ impl Jail {
             .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
         let (berth, ()) =
             tokio::try_join!(self.berth_for(spec), self.make_disk(spec, origin.disk),)?;
-        let Berth {
-            init, cgroup, slot, ..
-        } = berth;
-        let wish = self.init_spec(spec, &template, origin, &slot, &cgroup);
-        let launched = init.launch(&wish).await?;
+        let (launched, cgroup, slot) = self.launch(berth, spec, &template, origin).await?;
         let found = FirstProcess::find(launched.pid, None)
             .map_err(|e| Error::io("could not watch the sandbox", e))?;
         let Some(process) = found else {
@@ -68,6 +65,41 @@ impl Jail {
             slot,
             overlays: targets(&template),
         })
+    }
+
+    /// An init that waited may be killed at any moment, for want of memory or by hand, and nobody
+    /// can look and ask it in one step. Then another one is tried, once.
+    async fn launch(
+        &self,
+        berth: Berth,
+        spec: &SandboxSpec,
+        template: &Template,
+        origin: &Origin,
+    ) -> Result<(Launched, Cgroup, Slot)> {
+        let Berth {
+            id,
+            init,
+            cgroup,
+            limits,
+            slot,
+        } = berth;
+        let wish = self.init_spec(spec, template, origin, &slot, &cgroup);
+        if let Outcome::Launched(launched) = init.launch(&wish).await? {
+            return Ok((launched, cgroup, slot));
+        }
+        tracing::info!(sandbox = %id, "a waiting soulbox-init was killed; trying another one");
+        // It may have got as far as to mount the disk.
+        self.clean_up(&id).await?;
+        let disk = self.folder(&id).join("disk.img");
+        blocking(move || wait_until_released(&disk)).await?;
+        let Berth {
+            init, cgroup, slot, ..
+        } = self.berth(id, slot, limits).await?;
+        let wish = self.init_spec(spec, template, origin, &slot, &cgroup);
+        match init.launch(&wish).await? {
+            Outcome::Launched(launched) => Ok((launched, cgroup, slot)),
+            Outcome::DiedWaiting => Err(without_a_word()),
+        }
     }
 
     /// The one that was made ahead for it, with its wishes, or one made now.

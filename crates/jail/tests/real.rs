@@ -818,6 +818,68 @@ async fn a_berth_whose_init_died_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_berth_whose_init_died_does_not_wait_for_anybody() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    jail.reclaim(&[]).await.unwrap();
+    let groups = || {
+        let names = jail.cgroups().names().unwrap().into_iter();
+        let groups = names.map(|name| jail.cgroups().existing(&name));
+        groups
+            .filter(|group| group.pids().is_ok_and(|pids| pids.len() == 1))
+            .collect::<Vec<_>>()
+    };
+    let replaced = tokio::time::timeout(Duration::from_secs(60), async {
+        while groups().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let first = groups().remove(0);
+        first.kill_all().unwrap();
+        while first.exists() || groups().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    replaced.await.unwrap();
+    jail.close().await;
+    assert!(groups().is_empty());
+}
+
+/// Killed after it was found alive, before it has read what it is to become.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_berth_whose_init_dies_at_the_last_moment_is_made_again() {
+    const FREEZING: Duration = Duration::from_secs(10);
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    jail.reclaim(&[]).await.unwrap();
+    let id = ready_id(&jail).await;
+    let group = jail.cgroups().existing(id.as_str());
+    let waiting = group.pids().unwrap()[0];
+    let wishes = fs::File::open(format!("/proc/{waiting}/fd/0")).unwrap();
+    group.freeze(FREEZING).unwrap();
+    let spec = spec_with(&fixture, id);
+    let kill = async {
+        while rustix::io::ioctl_fionread(&wishes).unwrap() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let pid = rustix::process::Pid::from_raw(waiting.try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        group.thaw(FREEZING).unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(30), async {
+        tokio::join!(create(&jail, &spec), kill)
+    })
+    .await
+    .unwrap();
+    assert!(health(&jail, &spec).await.contains("204"));
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn berths_take_no_network_slot_from_sandboxes() {
     let Some(fixture) = Fixture::new() else {
         return;
