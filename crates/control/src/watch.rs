@@ -67,9 +67,19 @@ impl Control {
     async fn resync(self: &Arc<Self>, missing_before: &HashSet<SandboxId>) -> HashSet<SandboxId> {
         let mut missing: HashSet<_> = self.registry.running().into_iter().collect();
         missing.retain(|id| self.node.get(id).is_none());
-        for id in missing.intersection(missing_before) {
-            let detail = "the node does not have it any more";
-            self.record_end(id, EndReason::Died, detail).await;
+        let missed: Vec<_> = missing.intersection(missing_before).collect();
+        if missed.is_empty() {
+            return missing;
+        }
+        let ends = self.node.unrecorded_ends().await;
+        for id in missed {
+            match ends.iter().find(|end| end.spec.id == *id) {
+                Some(end) => self.record_end(id, end.reason, &end.detail).await,
+                None => {
+                    let detail = "the node does not have it any more";
+                    self.record_end(id, EndReason::Died, detail).await;
+                }
+            }
         }
         missing
     }

@@ -397,16 +397,53 @@ async fn an_end_without_an_event_is_found_by_looking() {
     let world = world().await;
     let id = world.make().await;
     world.node.forget(&id);
-    // The looks are seconds apart: here the clock is moved instead of waited for.
+    in_time("the end is written", async || {
+        world.row(&id).await.end.is_some()
+    })
+    .await;
+    assert_eq!(world.ends_heard(&id).await, ["died"]);
+}
+
+#[tokio::test]
+async fn an_end_whose_event_was_missed_keeps_its_reason() {
+    let world = world().await;
+    let id = world.make().await;
+    world.node.end_unheard(&id, EndReason::Expired, "its time");
+    in_time("the end is written", async || {
+        world.row(&id).await.end.is_some()
+    })
+    .await;
+    let end = world.row(&id).await.end.unwrap();
+    assert_eq!(end.reason, EndReason::Expired);
+    assert_eq!(world.ends_heard(&id).await, ["expired"]);
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_asks_for_any_more_is_forgotten() {
+    let world = world().await;
+    let spec = stray(world.tenant.id.clone());
+    world.node.add(spec.clone());
+    world.node.end_unheard(&spec.id, EndReason::Died, "");
+    world.node.age_ends();
+    in_time("the node forgets", async || {
+        let heard = world.killed(&spec.id).await;
+        assert!(heard.is_empty(), "it had no row: nobody was told of it");
+        world.node.ends() == 0
+    })
+    .await;
+}
+
+/// The looks are seconds apart: the clock is moved instead of waited for.
+async fn in_time(what: &str, mut check: impl AsyncFnMut() -> bool) {
     for _ in 0..1000 {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(2)).await;
         tokio::time::resume();
-        if world.row(&id).await.end.is_some() {
+        if check().await {
             return;
         }
     }
-    panic!("the end was never written");
+    panic!("{what}: not in time");
 }
 
 #[tokio::test]

@@ -97,6 +97,13 @@ impl MemoryNode {
         });
     }
 
+    /// Moves them into the past, as if nobody had cared for them since.
+    pub(crate) fn age_ends(&self) {
+        for end in self.ends.lock().unwrap().iter_mut() {
+            end.at = UnixMillis(1);
+        }
+    }
+
     pub(crate) fn ends(&self) -> usize {
         self.ends.lock().unwrap().len()
     }
