@@ -12,6 +12,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.alone
 def test_a_fork_bomb_stays_inside(attacker):
     attacker.starts("bomb() { bomb | bomb & }; bomb")
     eventually(lambda: pids_inside(attacker) > 100, within=30, what="the bomb has gone off")
@@ -20,6 +21,7 @@ def test_a_fork_bomb_stays_inside(attacker):
     stop(attacker)
 
 
+@pytest.mark.alone
 def test_a_fork_bomb_of_python_that_never_gives_up_stays_inside(attacker):
     attacker.starts(
         """python3 -c '
@@ -46,6 +48,7 @@ def stop(attacker):
     assert attacker.sandbox.kill() is True
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "program",
     [
@@ -63,6 +66,7 @@ def test_a_memory_bomb_dies_inside_and_envd_survives(attacker, program):
     eventually(lambda: available() > before - 700_000, within=30, what="the host has its memory back")
 
 
+@pytest.mark.alone
 def test_filling_dev_shm_and_tmp_is_bounded(attacker):
     attacker.run("dd if=/dev/zero of=/dev/shm/fill bs=1M count=100000 2>&1 | tail -1", timeout=100)
     attacker.survives()
@@ -121,6 +125,7 @@ except OSError as error:
     attacker.survives()
 
 
+@pytest.mark.alone
 def test_endless_output_that_nobody_reads_holds_nobody_up(attacker, server):
     before = memory_of(server.pid)
     for command in ("yes", "cat /dev/zero", "while :; do echo err >&2; done"):
@@ -131,6 +136,7 @@ def test_endless_output_that_nobody_reads_holds_nobody_up(attacker, server):
     stop(attacker)
 
 
+@pytest.mark.alone
 def test_endless_output_that_is_read_can_be_stopped(attacker):
     with pytest.raises((TimeoutException, SandboxException)):
         attacker.sandbox.commands.run("yes", user=attacker.user, timeout=2, on_stdout=lambda _: None)
@@ -142,6 +148,7 @@ def memory_of(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
 
+@pytest.mark.alone
 def test_endless_loops_on_every_cpu_leave_room_for_others(attacker):
     attacker.starts(f"for i in $(seq {4 * os.cpu_count()}); do (while :; do :; done) & done; wait")
     for _ in range(20):
@@ -149,6 +156,7 @@ def test_endless_loops_on_every_cpu_leave_room_for_others(attacker):
     stop(attacker)
 
 
+@pytest.mark.alone
 def test_a_zombie_storm_is_reaped(attacker):
     attacker.python(
         """
@@ -169,6 +177,7 @@ for _ in range(2000):
     )
 
 
+@pytest.mark.alone
 def test_zombies_that_are_never_waited_for_hit_the_limit_inside_only(attacker):
     attacker.python(
         """
@@ -187,6 +196,7 @@ except OSError as error:
     attacker.survives()
 
 
+@pytest.mark.alone
 def test_many_open_files_and_sockets_are_bounded_inside(attacker):
     result = attacker.python(
         """
@@ -204,6 +214,7 @@ except OSError as error:
     attacker.survives()
 
 
+@pytest.mark.alone
 def test_many_connections_to_envd_from_inside_do_not_shut_others_out(attacker):
     attacker.starts(
         "exec python3 -c 'import socket,time\nk=[]\n"
@@ -215,6 +226,7 @@ def test_many_connections_to_envd_from_inside_do_not_shut_others_out(attacker):
     stop(attacker)
 
 
+@pytest.mark.alone
 def test_creating_during_an_attack_still_works(attacker, server):
     attacker.starts("while :; do dd if=/dev/zero of=f bs=1M count=200 2>/dev/null; done & while :; do :; done")
     sdk = Sdk("sync", server.sdk, None)

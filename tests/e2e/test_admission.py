@@ -98,6 +98,7 @@ def test_a_burst_is_served_whole_although_only_one_is_started_at_a_time(own_serv
     assert boxes[-1].commands.run("echo last").stdout == "last\n"
 
 
+@pytest.mark.alone
 def test_what_eats_memory_dies_inside_the_fence_and_the_server_lives(own_server):
     server = own_server(extra=[*small_fence(), "--admission-wait", "1s"]).start()
     calm = Sandbox.create(timeout=200, **server.sdk)

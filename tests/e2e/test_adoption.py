@@ -77,16 +77,16 @@ def test_deadlines_hold_across_a_restart(own_server):
     server = own_server().start()
     ends_while_down = Sandbox.create(timeout=2, **server.sdk)
     ends_later = Sandbox.create(timeout=300, **server.sdk)
-    ends_later.set_timeout(12)
+    ends_later.set_timeout(15)
     server.kill9()
     time_left = ends_while_down  # expires while nobody watches
     began = time.monotonic()
     eventually(lambda: time.monotonic() - began > 2.5, within=5)
     server.start()
     sdk = Sdk("sync", server.sdk, None)
-    eventually(lambda: [each.sandbox_id for each in sdk.list_all()] == [ends_later.sandbox_id], within=5)
+    eventually(lambda: [each.sandbox_id for each in sdk.list_all()] == [ends_later.sandbox_id], within=10)
     assert not time_left.is_running()
-    eventually(lambda: sdk.list_all() == [], within=20)
+    eventually(lambda: sdk.list_all() == [], within=30)
     assert not ends_later.is_running()
 
 
@@ -118,6 +118,7 @@ def test_a_server_stopped_politely_leaves_its_sandboxes_running(own_server):
     sandbox.kill()
 
 
+@pytest.mark.alone
 def test_kill_9_in_the_middle_of_creates_and_kills_leaves_nothing_half_made(own_server):
     server = own_server().start()
     # Once through, so that caches and pools exist before counting.

@@ -55,6 +55,7 @@ def quick(tmp_path):
     return tmp_path
 
 
+@pytest.mark.alone
 def test_a_quick_run_measures_everything_and_leaves_nothing(server, quick):
     before = Census.settled(server)
     results, page = quick / "bench.json", quick / "bench.html"
@@ -124,6 +125,7 @@ def test_a_running_server_is_measured_without_touching_what_it_has(server, box, 
         assert {each["sandboxID"] for each in api.get("/v2/sandboxes").json()} == {box.sandbox_id}
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_whatever_ends_a_run_ends_all_that_it_started(server, quick, how):
     before = Census.settled(server)

@@ -159,7 +159,7 @@ def test_sudo_does_not_keep_the_callers_variables(sandbox):
 
 def test_a_command_past_its_time_is_killed(sandbox):
     with pytest.raises(TimeoutException):
-        sandbox.commands.run("echo $$ > pid; exec sleep 300", timeout=1)
+        sandbox.commands.run("echo $$ > pid; exec sleep 300", timeout=3)
     pid = sandbox.files.read("pid").strip()
     eventually(
         lambda: sandbox.commands.run(f"kill -0 {pid} 2>/dev/null && echo alive || true").stdout == "",

@@ -87,10 +87,10 @@ def test_traffic_to_a_paused_sandbox_is_not_found_until_it_is_connected(server, 
 
 
 def test_time_does_not_end_a_paused_sandbox(sync_sdk):
-    sandbox = sync_sdk.create(timeout=3)
+    sandbox = sync_sdk.create(timeout=6)
     end = sandbox.get_info().end_at
     sandbox.pause()
-    eventually(lambda: datetime.now(timezone.utc) > end, within=6)
+    eventually(lambda: datetime.now(timezone.utc) > end, within=10)
     again = sync_sdk.connect(sandbox.sandbox_id, timeout=60)
     assert again.commands.run("echo alive").stdout == "alive\n"
 

@@ -42,7 +42,7 @@ def test_a_plot_comes_as_a_picture_and_as_data(box):
 def test_output_streams_while_the_code_runs(box):
     seen = []
     box.run_code(
-        "import time\nfor i in range(3): print(i, flush=True); time.sleep(0.5)",
+        "import time\nfor i in range(3): print(i, flush=True); time.sleep(1)",
         on_stdout=lambda message: seen.append((time.monotonic(), message.line)),
     )
     assert "".join(line for _, line in seen) == "0\n1\n2\n"

@@ -51,6 +51,7 @@ def forks(source, count: int, **options) -> list[Sandbox]:
     return children
 
 
+@pytest.mark.alone
 def test_the_source_keeps_serving_while_it_is_forked(server, made, record_property):
     source = made.create(timeout=600)
     whole = fill(source, MIB)
@@ -122,6 +123,7 @@ def test_the_order_of_killing_does_not_matter(server, made, order):
             assert family[left].commands.run("echo more > more; cat more").stdout == "more\n"
 
 
+@pytest.mark.alone
 def test_forking_leaves_nothing(own_server):
     server = own_server().start()
 

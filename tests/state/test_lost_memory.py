@@ -80,6 +80,7 @@ def test_a_paused_sandbox_whose_memory_is_lost_comes_back_from_its_files_and_say
     assert Sdk("sync", server.sdk, None).connect(sandbox.sandbox_id, timeout=60).files.read("kept") == "here"
 
 
+@pytest.mark.alone
 def test_what_was_lost_leaves_nothing_behind(own_server):
     server = own_server().start()
     Sandbox.create(timeout=60, **server.sdk).kill()

@@ -1,6 +1,7 @@
 """A real `soulbox serve` on a data folder of its own."""
 
 import os
+import random
 import shlex
 import signal
 import socket
@@ -36,11 +37,20 @@ def clean_environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
+    """Below those of the kernel's choice: an outgoing connection, or another lane of tests, could
+    have one of these before the server that it is meant for, or while that one is restarted."""
+    first_of_the_kernels = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    candidates = random.SystemRandom().sample(range(10_000, max(first_of_the_kernels, 20_000)), 1000)
+    ports: list[int] = []
+    for port in candidates:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            ports.append(port)
+        except OSError:  # somebody has it
+            continue
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"of {len(candidates)} ports only {len(ports)} are free")
 
 
 def read_env_file(path: Path) -> dict[str, str]:

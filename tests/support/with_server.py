@@ -6,6 +6,7 @@ a registry beside it, whose own name is in REGISTRY.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.images.catalogue import publish  # noqa: E402
 from support.images.registry import Registry  # noqa: E402
 from support.server import Server, clean_environment  # noqa: E402
+from support.turns import turn  # noqa: E402
 
 
 def main() -> int:
@@ -43,4 +45,8 @@ def main() -> int:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-sys.exit(main())
+# Whoever ends this ends the server with it.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+with turn.taken():
+    code = main()
+sys.exit(code)

@@ -1,8 +1,11 @@
 """What was built is not built again, and what changed is."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from support.templates import Templates
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -142,11 +145,25 @@ def test_a_template_on_base_has_the_machines_tools(templates, run_in):
     ]  # fmt: skip
 
 
-def test_a_dockerfile_read_by_the_client_builds(templates, run_in, context):
+def test_a_dockerfile_read_by_the_client_builds(server, loop, run_in, context):
+    """For a CMD the client asks to wait for 20 s, in the build and in each sandbox: hence both
+    clients at once."""
     (context / "Dockerfile").write_text(
         "FROM python:3.11\nARG WHO=world\nENV GREETING=hello\nWORKDIR /app\nCOPY file ./\n"
         "RUN echo $GREETING $WHO > greeting && id -un >> greeting\nCMD [\"sleep\", \"300\"]\n"
     )
-    template = templates.new(file_context_path=str(context)).from_dockerfile(str(context / "Dockerfile"))
-    info, _ = templates.build(template)
-    assert run_in(info.name, "cat /app/greeting /app/file").split() == ["hello", "world", "root", "1"]
+    clients = [Templates(kind, server, loop) for kind in ("sync", "async")]
+
+    def outcome(templates: Templates) -> list[str]:
+        template = templates.new(file_context_path=str(context)).from_dockerfile(str(context / "Dockerfile"))
+        # Both build their own: neither finds the other's in the cache.
+        info, log = templates.build(template, skip_cache=True)
+        assert log.cached == [], log.text
+        return run_in(info.name, "cat /app/greeting /app/file").split()
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(outcome, clients)) == [["hello", "world", "root", "1"]] * 2
+    finally:
+        for templates in clients:
+            templates.finish()

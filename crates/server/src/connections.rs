@@ -1,27 +1,50 @@
 //! From an accepted socket to requests: TLS, HTTP/1.1 and HTTP/2, and an orderly end.
+//!
+//! - `places`: how many connections there may be
+//! - `guests`: who is there, and who leaves when it is full
+//! - `socket`, `answer`: what keeps a guest's place, and what keeps it from being asked to leave
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+mod answer;
+mod desk;
+mod guests;
+mod places;
+mod seldom;
+mod socket;
+
+use std::{convert::Infallible, io, net::SocketAddr, os::fd::AsRawFd, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use rustix::io::Errno;
 use soulbox_proxy::ClientConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::dispatch::Dispatch;
+pub(crate) use desk::Desk;
+pub(crate) use guests::{GuestStats, Guests};
+pub(crate) use places::Places;
+
+use answer::accompany;
+use guests::{Mood, Presence};
+use seldom::Seldom;
+use socket::GuestSocket;
 
 /// Longer than the 620 s for which E2B's clients rely on an idle connection.
 const IDLE_LIMIT: Duration = Duration::from_secs(640);
+/// From the connection to the end of its first request's head.
+const FIRST_REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// How long streams may go on after the server was told to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// For a guest who was asked to leave: a round trip of HTTP/2, or the rest of a head.
+const FAREWELL: Duration = Duration::from_millis(250);
 /// Accepting failed, mostly for want of file descriptors: others must end first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -32,10 +55,11 @@ const MAX_HEADER_BYTES: u32 = 64 << 10;
 const HTTP2_STREAM_WINDOW: u32 = 1 << 20;
 const HTTP2_CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// All connections of the server. Cheap to clone.
+/// All connections of some listeners. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
-    dispatch: Dispatch,
+    desk: Desk,
+    guests: Guests,
     http: Arc<auto::Builder<TokioExecutor>>,
     open: TaskTracker,
     /// No new requests.
@@ -45,9 +69,10 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(dispatch: Dispatch) -> Self {
+    pub(crate) fn new(desk: Desk, guests: Guests) -> Self {
         Self {
-            dispatch,
+            desk,
+            guests,
             http: Arc::new(http_builder()),
             open: TaskTracker::new(),
             stopping: CancellationToken::new(),
@@ -55,25 +80,51 @@ impl Connections {
         }
     }
 
-    /// Accepts until [`Connections::drain`] is called. Nothing that a client does holds it up.
+    /// Accepts until [`Connections::drain`] is called. Nothing that a client does holds it up, but
+    /// for a moment when every place is taken by somebody busy.
     pub(crate) async fn accept(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
+        let (mut failures, mut refusals) = (Seldom::default(), Seldom::default());
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = self.stopping.cancelled() => return,
                 accepted = listener.accept() => accepted,
             };
-            match accepted {
-                Ok((socket, peer)) => {
-                    self.open
-                        .spawn(self.clone().connection(socket, peer, tls.clone()));
-                }
-                Err(error) if is_about_the_client(&error) => {}
+            let (socket, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) if is_about_the_client(&error) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "could not accept a connection");
+                    if is_out_of_descriptors(&error) {
+                        self.guests.make_way();
+                    }
+                    if let Some(unsaid) = failures.now() {
+                        tracing::warn!(%error, unsaid, "could not accept a connection");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
                 }
-            }
+            };
+            let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
+            let guest = tokio::select! {
+                biased;
+                () = self.stopping.cancelled() => return,
+                guest = self.guests.place(peer.ip(), descriptor) => guest,
+            };
+            let Some(guest) = guest else {
+                if let Some(unsaid) = refusals.now() {
+                    let guests = self.guests.stats();
+                    tracing::warn!(
+                        busy = guests.busy,
+                        unsaid,
+                        "closed a new connection: every place is taken by a busy one. A higher \
+                         limit of open files (LimitNOFILE, ulimit -n) gives more places"
+                    );
+                }
+                continue;
+            };
+            let socket = GuestSocket::new(socket, guest);
+            self.open
+                .spawn(self.clone().connection(socket, peer, tls.clone()));
         }
     }
 
@@ -95,51 +146,88 @@ impl Connections {
         }
     }
 
-    async fn connection(self, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    async fn connection(self, socket: GuestSocket, peer: SocketAddr, tls: Option<TlsAcceptor>) {
         let client = ClientConnection {
             address: peer,
             tls: tls.is_some(),
         };
+        let presence = socket.presence();
         let Some(tls) = tls else {
-            return self.serve(socket, client).await;
+            return self.serve(socket, client, presence).await;
         };
         let handshake = tokio::select! {
             biased;
             () = self.stopping.cancelled() => return,
+            () = presence.leave().cancelled() => return,
             handshake = tokio::time::timeout(HANDSHAKE_LIMIT, tls.accept(socket)) => handshake,
         };
         match handshake {
-            Ok(Ok(stream)) => self.serve(stream, client).await,
+            Ok(Ok(stream)) => self.serve(stream, client, presence).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_elapsed) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }
 
-    async fn serve<S>(self, stream: S, client: ClientConnection)
+    async fn serve<S>(self, stream: S, client: ClientConnection, presence: Presence)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let (desk, asked) = (self.desk, presence.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let dispatch = self.dispatch.clone();
-            async move { Ok::<_, Infallible>(dispatch.handle(request, client).await) }
+            let (desk, underway) = (desk.clone(), asked.request());
+            async move {
+                let response = desk.handle(request, client).await;
+                Ok::<_, Infallible>(accompany(response, underway))
+            }
         });
         let connection = self
             .http
             .serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = self.stopping.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    ended = connection.as_mut() => ended,
-                    () = self.cut.cancelled() => return,
+        let mut stays = tokio::select! {
+            ended = connection.as_mut() => return note_end(client, ended),
+            () = self.stopping.cancelled() => true,
+            () = presence.leave().cancelled() => false,
+            () = overstayed(&presence) => false,
+        };
+        connection.as_mut().graceful_shutdown();
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => return note_end(client, ended),
+                () = self.cut.cancelled() => return,
+                () = self.stopping.cancelled(), if !stays => stays = true,
+                () = tokio::time::sleep(FAREWELL), if !stays => {
+                    if presence.mood().0 != Mood::Busy {
+                        return;
+                    }
                 }
             }
-        };
-        if let Err(error) = ended {
-            tracing::trace!(peer = %client.address, %error, "a connection broke");
         }
+    }
+}
+
+fn note_end(client: ClientConnection, ended: Result<(), impl std::fmt::Display>) {
+    if let Err(error) = ended {
+        tracing::trace!(peer = %client.address, %error, "a connection broke");
+    }
+}
+
+/// Returns when a guest has asked nothing for too long.
+async fn overstayed(presence: &Presence) {
+    loop {
+        let (mood, since) = presence.mood();
+        let until = match mood {
+            Mood::Silent => since + FIRST_REQUEST_LIMIT,
+            Mood::Idle | Mood::Busy => since + IDLE_LIMIT,
+        };
+        if until > tokio::time::Instant::now() {
+            tokio::time::sleep_until(until).await;
+            continue;
+        }
+        if mood == Mood::Silent {
+            presence.never_asked();
+        }
+        return;
     }
 }
 
@@ -168,5 +256,12 @@ fn is_about_the_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
 }

@@ -20,6 +20,8 @@ use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
 use soulbox_types::SandboxState;
 
+use crate::connections::{GuestStats, Guests};
+
 /// What a request was about, in few enough kinds for a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
@@ -123,12 +125,7 @@ pub(crate) struct Busy {
 pub(crate) type BusyNow = Arc<dyn Fn() -> Busy + Send + Sync>;
 
 impl Metrics {
-    pub(crate) fn new(
-        node: Arc<dyn Node>,
-        proxy: Proxy,
-        slots: Option<SlotsNow>,
-        busy: Option<BusyNow>,
-    ) -> Self {
+    pub(crate) fn new(sources: Sources) -> Self {
         let mut registry = Registry::with_prefix("soulbox");
         let requests = Family::default();
         registry.register(
@@ -156,12 +153,7 @@ impl Metrics {
             Unit::Seconds,
             create_seconds.clone(),
         );
-        registry.register_collector(Box::new(Live {
-            node,
-            proxy,
-            slots,
-            busy,
-        }));
+        registry.register_collector(Box::new(Live(sources)));
         Self {
             registry: Arc::new(registry),
             requests,
@@ -228,13 +220,17 @@ fn known(method: &Method) -> &'static str {
         .unwrap_or("other")
 }
 
-/// What is true at the moment of asking.
-struct Live {
-    node: Arc<dyn Node>,
-    proxy: Proxy,
-    slots: Option<SlotsNow>,
-    busy: Option<BusyNow>,
+/// Where the page looks at the moment of asking.
+pub(crate) struct Sources {
+    pub(crate) node: Arc<dyn Node>,
+    pub(crate) proxy: Proxy,
+    pub(crate) guests: Guests,
+    pub(crate) slots: Option<SlotsNow>,
+    pub(crate) busy: Option<BusyNow>,
 }
+
+/// What is true at the moment of asking.
+struct Live(Sources);
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -250,7 +246,7 @@ impl Collector for Live {
             ("paused", 0),
             ("destroying", 0),
         ];
-        for status in self.node.list() {
+        for status in self.0.node.list() {
             let index = match status.state {
                 SandboxState::Creating => 0,
                 SandboxState::Running => 1,
@@ -266,7 +262,7 @@ impl Collector for Live {
             "state",
             &states,
         )?;
-        if let Some(slots) = &self.slots {
+        if let Some(slots) = &self.0.slots {
             let Slots { ready, used } = slots();
             let values = [("ready", signed(ready)), ("used", signed(used))];
             gauges(
@@ -277,10 +273,11 @@ impl Collector for Live {
                 &values,
             )?;
         }
-        if let Some(busy) = &self.busy {
+        if let Some(busy) = &self.0.busy {
             busy().encode(&mut encoder)?;
         }
-        let proxy = self.proxy.counters().snapshot();
+        self.0.guests.stats().encode(&mut encoder)?;
+        let proxy = self.0.proxy.counters().snapshot();
         gauge(
             &mut encoder,
             "proxy_streams_open",
@@ -326,6 +323,31 @@ impl Collector for Live {
                 "Open file descriptors of the server",
                 files,
             )?;
+        }
+        Ok(())
+    }
+}
+
+impl GuestStats {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let moods = [
+            ("silent", signed(self.silent as u64)),
+            ("idle", signed(self.idle as u64)),
+            ("busy", signed(self.busy as u64)),
+        ];
+        let help = "Connections of clients, by what they do";
+        gauges(encoder, "connections_open", help, "state", &moods)?;
+        let closed = [
+            // Idle ones that made room, and newcomers for whom nobody could.
+            ("gave_way", self.gave_way),
+            ("full", self.refused),
+            ("never_asked", self.never_asked),
+        ];
+        let help = "Connections of clients that the server closed, by reason";
+        let mut metric =
+            encoder.encode_descriptor("connections_closed", help, None, MetricType::Counter)?;
+        for (reason, count) in closed {
+            ConstCounter::new(count).encode(metric.encode_family(&[("reason", reason)])?)?;
         }
         Ok(())
     }

@@ -10,13 +10,15 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     admin,
-    connections::Connections,
+    connections::{Connections, Desk, Guests, Places},
     dispatch::Dispatch,
-    metrics::{BusyNow, Metrics, SlotsNow},
+    metrics::{BusyNow, Metrics, SlotsNow, Sources},
     tls::Tls,
 };
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// Operators have places of their own: they get in when clients fill all of theirs.
+const OPERATORS: usize = 32;
 
 pub(crate) struct Listeners {
     pub(crate) http: TcpListener,
@@ -30,6 +32,8 @@ pub(crate) struct Parts {
     pub(crate) api: Router,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
+    /// For clients.
+    pub(crate) places: Places,
     /// Run as soon as the server is to stop, before requests are waited for.
     pub(crate) stop: Box<dyn FnOnce() + Send>,
     /// Run at the very end.
@@ -75,31 +79,45 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let proxy = Proxy::new(Arc::clone(&parts.node), ProxyConfig::new(domain));
-    let metrics = Metrics::new(parts.node, proxy.clone(), parts.slots, parts.busy);
-    let connections = Connections::new(Dispatch {
-        proxy,
-        api: parts.api,
-        metrics: metrics.clone(),
+    let guests = Guests::new(parts.places);
+    let metrics = Metrics::new(Sources {
+        node: parts.node,
+        proxy: proxy.clone(),
+        guests: guests.clone(),
+        slots: parts.slots,
+        busy: parts.busy,
     });
+    let operators = Connections::new(
+        Desk::Operators(admin::router(metrics.clone())),
+        Guests::new(Places {
+            most: OPERATORS,
+            ..parts.places
+        }),
+    );
+    let clients = Connections::new(
+        Desk::Clients(Dispatch {
+            proxy,
+            api: parts.api,
+            metrics,
+        }),
+        guests,
+    );
 
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(connections.clone().accept(listeners.http, None));
+    tasks.spawn(clients.clone().accept(listeners.http, None));
     if let Some((listener, tls)) = listeners.https {
         let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
-        tasks.spawn(connections.clone().accept(listener, Some(acceptor)));
+        tasks.spawn(clients.clone().accept(listener, Some(acceptor)));
         tasks.spawn(async move { tls.keep_fresh().await });
     }
     if let Some(listener) = listeners.admin {
-        tasks.spawn(async move {
-            if let Err(error) = axum::serve(listener, admin::router(metrics)).await {
-                tracing::error!(%error, "the admin listener stopped");
-            }
-        });
+        tasks.spawn(operators.clone().accept(listener, None));
     }
     shutdown.await;
     tracing::info!("stopping; sandboxes go on");
     (parts.stop)();
-    connections.drain().await;
+    clients.drain().await;
+    operators.drain().await;
     tasks.shutdown().await;
     if tokio::time::timeout(CLOSE_LIMIT, parts.close)
         .await

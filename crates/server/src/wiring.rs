@@ -23,6 +23,7 @@ use soulbox_types::Secret;
 use crate::{
     Config,
     builtins::BuiltIns,
+    connections::Places,
     metrics::{Busy, Slots, SlotsNow},
     running::Parts,
 };
@@ -123,6 +124,7 @@ pub(crate) async fn assemble(
             admission: watched.admission_stats(),
         })),
         slots: Some(slots(Arc::clone(&jail))),
+        places: Places::of_this_process(),
         stop: Box::new(move || stopping.close_door()),
         close: Box::pin(async move {
             control.drain(FINISH_LIMIT).await;

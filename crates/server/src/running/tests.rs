@@ -16,6 +16,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
+mod crowd;
 mod reuse;
 
 use super::{
@@ -33,6 +34,13 @@ struct World {
 }
 
 fn world() -> World {
+    world_with(Places {
+        most: 1000,
+        crowded_from: u64::MAX,
+    })
+}
+
+fn world_with(places: Places) -> World {
     let dir = tempfile::tempdir().unwrap();
     let source = tls::Source::Local {
         dir: dir.path().to_owned(),
@@ -62,6 +70,7 @@ fn world() -> World {
         api,
         slots: Some(Arc::new(|| crate::metrics::Slots { ready: 3, used: 1 })),
         busy: Some(Arc::new(crate::metrics::Busy::default)),
+        places,
         stop: Box::new(|| {}),
         close: Box::pin(async {}),
     };

@@ -1,0 +1,231 @@
+//! More clients than there are places.
+
+use super::*;
+
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nstart\r\n";
+const UPGRADED: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
+
+fn full_house(most: usize) -> World {
+    world_with(Places {
+        most,
+        crowded_from: u64::MAX,
+    })
+}
+
+async fn connect(world: &World) -> TcpStream {
+    within(TcpStream::connect(world.addresses.http))
+        .await
+        .unwrap()
+}
+
+async fn health(world: &World) -> String {
+    raw(connect(world).await, "localhost", "/health").await
+}
+
+/// Asks and leaves the connection open.
+async fn kept(world: &World) -> TcpStream {
+    let mut client = connect(world).await;
+    ask(&mut client).await;
+    client
+}
+
+async fn ask(client: &mut TcpStream) {
+    let request = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client.write_all(request.as_bytes()).await.unwrap();
+    until(client, "healthy").await;
+}
+
+async fn until(client: &mut (impl AsyncReadExt + Unpin), end: &str) {
+    let mut seen = Vec::new();
+    while !seen.ends_with(end.as_bytes()) {
+        let byte = within(client.read_u8()).await;
+        seen.push(
+            byte.unwrap_or_else(|error| {
+                panic!("{error} after {:?}", String::from_utf8_lossy(&seen))
+            }),
+        );
+    }
+}
+
+async fn is_closed(client: &mut TcpStream) {
+    assert_eq!(within(client.read(&mut [0])).await.unwrap_or(0), 0);
+}
+
+async fn page(world: &World) -> String {
+    let admin = TcpStream::connect(world.addresses.admin.unwrap());
+    raw(admin.await.unwrap(), "localhost", "/metrics").await
+}
+
+#[tokio::test]
+async fn clients_who_never_say_a_word_do_not_keep_others_out() {
+    let world = full_house(8);
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(connect(&world).await);
+    }
+    assert!(health(&world).await.ends_with("healthy"));
+    is_closed(&mut silent[0]).await;
+    let page = page(&world).await;
+    assert!(
+        page.contains(r#"soulbox_connections_closed_total{reason="full"} 0"#),
+        "{page}"
+    );
+    let gave_way = page
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix(r#"soulbox_connections_closed_total{reason="gave_way"} "#)
+        })
+        .unwrap();
+    assert!(gave_way.parse::<u32>().unwrap() >= 92, "{page}");
+}
+
+#[tokio::test]
+async fn silent_clients_give_way_before_the_handshake_too() {
+    let world = full_house(8);
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        let socket = TcpStream::connect(world.addresses.https.unwrap()).await;
+        silent.push(socket.unwrap());
+    }
+    assert_eq!(
+        within(world.get2("api.sbx.localhost", "/health")).await.0,
+        200
+    );
+}
+
+#[tokio::test]
+async fn of_idle_connections_the_one_that_has_been_idle_longest_is_closed() {
+    let world = full_house(2);
+    let mut first = kept(&world).await;
+    let mut second = kept(&world).await;
+    ask(&mut first).await;
+    let _third = kept(&world).await;
+    is_closed(&mut second).await;
+    ask(&mut first).await;
+}
+
+#[tokio::test]
+async fn streams_and_tunnels_are_never_cut_for_a_newcomer() {
+    let world = full_house(4);
+    world.inside(8080, CHUNKED).await;
+    world.inside(8081, UPGRADED).await;
+    let host = |port: u16| format!("{port}-{ID}.sbx.localhost");
+
+    let mut stream = connect(&world).await;
+    let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", host(8080));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    until(&mut stream, "start\r\n").await;
+
+    let mut tunnel = connect(&world).await;
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        host(8081)
+    );
+    tunnel.write_all(request.as_bytes()).await.unwrap();
+    until(&mut tunnel, "hello").await;
+
+    let io = TokioIo::new(world.tls(&host(8080), &[b"h2"]).await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = Request::get(format!("https://{}/", host(8080)))
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let mut answer = within(sender.send_request(request)).await.unwrap();
+    let frame = within(answer.frame()).await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "start");
+
+    for _ in 0..20 {
+        assert!(health(&world).await.ends_with("healthy"));
+    }
+    let page = page(&world).await;
+    assert!(
+        page.contains(r#"soulbox_connections_open{state="busy"} 3"#),
+        "{page}"
+    );
+    let still_open = async |stream: &mut TcpStream| {
+        let more = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut [0])).await;
+        assert!(more.is_err(), "{more:?}");
+    };
+    still_open(&mut stream).await;
+    still_open(&mut tunnel).await;
+    let more = tokio::time::timeout(Duration::from_millis(50), answer.frame()).await;
+    assert!(more.is_err(), "the stream goes on");
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_is_told_that_it_ends() {
+    let world = full_house(1);
+    let io = TokioIo::new(world.tls("api.sbx.localhost", &[b"h2"]).await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::get("https://api.sbx.localhost/health")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let answer = within(sender.send_request(request)).await.unwrap();
+    within(answer.into_body().collect()).await.unwrap();
+    assert!(health(&world).await.ends_with("healthy"));
+    // Without an error: a client opens another one and goes on.
+    within(connection).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
+    const BIG: usize = 8 << 20;
+    let world = full_house(1);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let inside = listener.local_addr().unwrap();
+    world.node.ports.lock().insert(8080, inside);
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        drop(socket.read(&mut [0; 4096]).await);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BIG}\r\n\r\n");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        socket.write_all(&vec![b'x'; BIG]).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let mut slow = connect(&world).await;
+    let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
+    slow.write_all(request.as_bytes()).await.unwrap();
+    until(&mut slow, "\r\n\r\n").await;
+    let newcomer = tokio::spawn(raw(connect(&world).await, "localhost", "/health"));
+    let mut rest = vec![0; BIG];
+    within(slow.read_exact(&mut rest)).await.unwrap();
+    // Only now there is somebody who can leave.
+    assert!(within(newcomer).await.unwrap().ends_with("healthy"));
+}
+
+#[tokio::test]
+async fn a_nearly_full_table_of_descriptors_is_as_good_as_a_full_house() {
+    let world = world_with(Places {
+        most: 1000,
+        crowded_from: 0,
+    });
+    let mut silent = Vec::new();
+    for _ in 0..60 {
+        silent.push(connect(&world).await);
+    }
+    assert!(health(&world).await.ends_with("healthy"));
+    is_closed(&mut silent[0]).await;
+    ask(silent.last_mut().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_request_has_to_come_soon_and_the_next_one_has_time() {
+    let world = full_house(8);
+    let mut silent = connect(&world).await;
+    let mut trickling = connect(&world).await;
+    trickling.write_all(b"GET /health HTT").await.unwrap();
+    let mut pooled = kept(&world).await;
+    let started = tokio::time::Instant::now();
+    for client in [&mut silent, &mut trickling] {
+        assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
+        assert!(started.elapsed() < Duration::from_secs(40));
+    }
+    tokio::time::sleep(Duration::from_secs(550)).await;
+    ask(&mut pooled).await;
+}
