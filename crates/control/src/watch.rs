@@ -73,13 +73,12 @@ impl Control {
         }
         let ends = self.node.unrecorded_ends().await;
         for id in missed {
-            match ends.iter().find(|end| end.spec.id == *id) {
-                Some(end) => self.record_end(id, end.reason, &end.detail).await,
-                None => {
-                    let detail = "the node does not have it any more";
-                    self.record_end(id, EndReason::Died, detail).await;
-                }
-            }
+            let known = ends.iter().find(|end| end.spec.id == *id);
+            let (reason, detail) = known.map_or(
+                (EndReason::Died, "the node does not have it any more"),
+                |end| (end.reason, end.detail.as_str()),
+            );
+            self.record_end(id, reason, detail).await;
         }
         missing
     }
