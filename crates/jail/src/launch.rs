@@ -32,14 +32,6 @@ pub(crate) struct Launched {
     status: BufReader<Take<ChildStdout>>,
 }
 
-/// What came of a wish.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Launched(Launched),
-    /// It was killed before it could begin, or say why it does not.
-    DiedWaiting,
-}
-
 /// Returns when init waits in its berth.
 pub(crate) async fn park(init: &Path, berth: &BerthSpec) -> Result<Parked> {
     timeout(START_LIMIT, park_unbounded(init, berth))
@@ -91,13 +83,14 @@ impl Parked {
         }
     }
 
-    pub(crate) async fn launch(self, spec: &InitSpec) -> Result<Outcome> {
+    /// `None`: it was killed before it could begin, or say why it does not.
+    pub(crate) async fn launch(self, spec: &InitSpec) -> Result<Option<Launched>> {
         timeout(START_LIMIT, self.launch_unbounded(spec))
             .await
             .map_err(|_| too_long())?
     }
 
-    async fn launch_unbounded(self, spec: &InitSpec) -> Result<Outcome> {
+    async fn launch_unbounded(self, spec: &InitSpec) -> Result<Option<Launched>> {
         let Self {
             init,
             spec: mut stdin,
@@ -108,12 +101,12 @@ impl Parked {
         drop(stdin);
         let line = next_line(&mut status).await?;
         if line.is_empty() {
-            return Ok(Outcome::DiedWaiting);
+            return Ok(None);
         }
         match parse(&line)? {
             InitStatus::Started { pid } => {
                 let launched = Launched { pid, init, status };
-                Ok(Outcome::Launched(launched))
+                Ok(Some(launched))
             }
             InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
             InitStatus::Waiting | InitStatus::Exported { .. } => Err(unexpected(&line)),

@@ -18,7 +18,7 @@ use crate::{
     disk::{OVERLAYS, wait_until_released},
     egress::egress,
     jail::{HOSTNAME, Jail},
-    launch::{Launched, Outcome, without_a_word},
+    launch::{Launched, without_a_word},
     network::network_error,
     policy::{MASKED, READ_ONLY},
     process::FirstProcess,
@@ -84,7 +84,7 @@ impl Jail {
             slot,
         } = berth;
         let wish = self.init_spec(spec, template, origin, &slot, &cgroup);
-        if let Outcome::Launched(launched) = init.launch(&wish).await? {
+        if let Some(launched) = init.launch(&wish).await? {
             return Ok((launched, cgroup, slot));
         }
         tracing::info!(sandbox = %id, "a waiting soulbox-init was killed; trying another one");
@@ -96,10 +96,8 @@ impl Jail {
             init, cgroup, slot, ..
         } = self.berth(id, slot, limits).await?;
         let wish = self.init_spec(spec, template, origin, &slot, &cgroup);
-        match init.launch(&wish).await? {
-            Outcome::Launched(launched) => Ok((launched, cgroup, slot)),
-            Outcome::DiedWaiting => Err(without_a_word()),
-        }
+        let launched = init.launch(&wish).await?;
+        Ok((launched.ok_or_else(without_a_word)?, cgroup, slot))
     }
 
     /// The one that was made ahead for it, with its wishes, or one made now.

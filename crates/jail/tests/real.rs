@@ -831,7 +831,7 @@ async fn a_berth_whose_init_died_does_not_wait_for_anybody() {
             .filter(|group| group.pids().is_ok_and(|pids| pids.len() == 1))
             .collect::<Vec<_>>()
     };
-    let replaced = tokio::time::timeout(Duration::from_secs(60), async {
+    let replaced = tokio::time::timeout(Duration::from_mins(1), async {
         while groups().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
