@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, Manager};
-use soulbox_net::{NetStats, Network};
+use soulbox_net::{Ipv4Net, NetStats, Network};
 use soulbox_runtime::{
     AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
 };
@@ -42,6 +42,9 @@ use crate::{
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
 pub(crate) const DEATH_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
+/// For a berth that was being made when the server was to stop.
+const BERTHS_GO: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) const HOSTNAME: &str = "e2b.local";
 
 #[derive(Debug)]
@@ -65,14 +68,20 @@ impl Jail {
         let policy = Policy::load()?;
         let cgroups = Manager::open(&instance.cgroup_parent())
             .map_err(|e| Error::io("could not use cgroups", io::Error::other(e)))?;
-        let (network, range) = network::open(&config, &mut instance).await?;
-        let disks = Arc::new(Disks::open(config.data_dir.join("disks"))?);
-        let node_layer = node_layer::write(&config.data_dir, range)?;
-        for template in config.templates.all() {
-            let (disks, size) = (Arc::clone(&disks), template.limits.disk_mib);
-            blocking(move || disks.blank(size).map(drop)).await?;
-        }
-        let boot_id = boot_id().map_err(|e| Error::io("could not read the boot id", e))?;
+        let (network, range) = match network::open(&config, &mut instance).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                remove_parent(&cgroups);
+                return Err(error);
+            }
+        };
+        let files = match prepare_files(&config, range).await {
+            Ok(files) => files,
+            Err(error) => {
+                vacate(&network, &cgroups).await;
+                return Err(error);
+            }
+        };
         // Most slots are for sandboxes whose ids somebody else chose.
         let most = usize::try_from(config.max_sandboxes / 4).unwrap_or(usize::MAX);
         let berths = Arc::new(Berths::new(
@@ -83,11 +92,11 @@ impl Jail {
             config,
             instance,
             policy,
-            boot_id,
+            boot_id: files.boot_id,
             cgroups,
             network,
-            disks,
-            node_layer,
+            disks: files.disks,
+            node_layer: files.node_layer,
             sandboxes: Mutex::default(),
             berths,
         });
@@ -119,10 +128,7 @@ impl Jail {
             self.scrap(berth).await;
         }
         if self.sandboxes.lock().is_empty() {
-            self.network.close().await;
-            if let Err(error) = self.cgroups.remove_parent() {
-                tracing::debug!(%error, "the cgroup parent stays");
-            }
+            vacate(&self.network, &self.cgroups).await;
         }
     }
 
@@ -205,6 +211,50 @@ impl Jail {
                 what: "the sandbox's end",
                 limit: DEATH_LIMIT,
             })
+    }
+}
+
+struct Files {
+    disks: Arc<Disks>,
+    node_layer: PathBuf,
+    boot_id: String,
+}
+
+async fn prepare_files(config: &JailConfig, range: Ipv4Net) -> Result<Files> {
+    let disks = Arc::new(Disks::open(config.data_dir.join("disks"))?);
+    let node_layer = node_layer::write(&config.data_dir, range)?;
+    for template in config.templates.all() {
+        let (disks, size) = (Arc::clone(&disks), template.limits.disk_mib);
+        blocking(move || disks.blank(size).map(drop)).await?;
+    }
+    Ok(Files {
+        disks,
+        node_layer,
+        boot_id: boot_id().map_err(|e| Error::io("could not read the boot id", e))?,
+    })
+}
+
+/// Removes what the machine holds for a server, unless there are sandboxes: those of an earlier
+/// run may not have been adopted yet, but their groups are there.
+async fn vacate(network: &Network, cgroups: &Manager) {
+    let empty = async {
+        // A berth that was being made is on its way out.
+        while cgroups.names().is_ok_and(|names| !names.is_empty()) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    if timeout(BERTHS_GO, empty).await.is_err() {
+        tracing::debug!("sandboxes keep the network");
+        return;
+    }
+    network.close().await;
+    remove_parent(cgroups);
+}
+
+/// One that holds sandboxes cannot be removed.
+fn remove_parent(cgroups: &Manager) {
+    if let Err(error) = cgroups.remove_parent() {
+        tracing::debug!(%error, "the cgroup parent stays");
     }
 }
 

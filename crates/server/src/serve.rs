@@ -1,10 +1,11 @@
 //! The order of a start: each step either succeeds or says what to do.
 
-use std::{io::Write, net::IpAddr, path::Path};
+use std::{io::Write, net::IpAddr, path::Path, pin::pin, time::Duration};
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use soulbox_types::Secret;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Config,
@@ -16,20 +17,24 @@ use crate::{
     quick_start,
     running::{Listeners, Parts, run},
     tls::{self, Tls},
-    wiring,
+    wiring::{self, Stopped, unless_stopped},
 };
+
+/// For a start that has to take up sandboxes before it can let go of them, and for the network.
+const ABANDON_LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     logging::init(&config.log, config.log_format)?;
-    tokio::pin!(shutdown);
+    let stop = CancellationToken::new();
+    let (mut shutdown, mut starting) = (pin!(shutdown), pin!(start(&config, &stop)));
     let started = tokio::select! {
         biased;
         () = shutdown.as_mut() => {
-            tracing::info!("stopped before the start was complete; sandboxes go on");
-            return Ok(());
+            stop.cancel();
+            return abandon(starting).await;
         }
-        started = start(&config) => started?,
+        started = starting.as_mut() => started?,
     };
     let Started {
         listeners,
@@ -41,13 +46,32 @@ pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow
     Ok(())
 }
 
+/// A start that is not to be finished takes back what it has put on the machine by now.
+async fn abandon(start: impl Future<Output = anyhow::Result<Started>>) -> anyhow::Result<()> {
+    let taken_back = async {
+        match start.await {
+            // It was too late to stop.
+            Ok(Started { parts, .. }) => parts.close.await,
+            Err(error) if error.is::<Stopped>() => {}
+            Err(error) => return Err(error),
+        }
+        tracing::info!("stopped before the start was complete; sandboxes go on");
+        Ok(())
+    };
+    let ended = tokio::time::timeout(ABANDON_LIMIT, taken_back).await;
+    ended.unwrap_or_else(|_elapsed| {
+        tracing::warn!("stopped in the middle of the start; the next one clears up");
+        Ok(())
+    })
+}
+
 struct Started {
     listeners: Listeners,
     parts: Parts,
     data_dir: DataDir,
 }
 
-async fn start(config: &Config) -> anyhow::Result<Started> {
+async fn start(config: &Config, stop: &CancellationToken) -> anyhow::Result<Started> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)"
@@ -55,7 +79,7 @@ async fn start(config: &Config) -> anyhow::Result<Started> {
     }
     raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
-    preflight(&config.data_dir, config.min_free_disk).await?;
+    unless_stopped(stop, preflight(&config.data_dir, config.min_free_disk)).await?;
     let listeners = listen(config)?;
     let seed = data_dir.seed()?;
     let endpoints = endpoints(config, &listeners)?;
@@ -63,11 +87,11 @@ async fn start(config: &Config) -> anyhow::Result<Started> {
         .tls_domain()
         .unwrap_or_else(|| config.domain.clone());
     let known_key = env_files::known_key(&config.data_dir)?;
-    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key).await?;
-    if endpoints.trust.is_some() {
-        data_dir.share(&tls::folder(&config.data_dir))?;
+    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key, stop).await?;
+    if let Err(error) = announce(config, &data_dir, &listeners, &endpoints, key.as_ref()) {
+        parts.close.await;
+        return Err(error);
     }
-    announce(config, &listeners, &endpoints, key.as_ref())?;
     Ok(Started {
         listeners,
         parts,
@@ -148,11 +172,15 @@ fn endpoints(config: &Config, listeners: &Listeners) -> anyhow::Result<Endpoints
 /// Tells people and programs where the server is.
 fn announce(
     config: &Config,
+    data_dir: &DataDir,
     listeners: &Listeners,
     endpoints: &Endpoints,
     key: Option<&Secret>,
 ) -> anyhow::Result<()> {
     let dir = &config.data_dir;
+    if endpoints.trust.is_some() {
+        data_dir.share(&tls::folder(dir))?;
+    }
     if key.is_none() {
         tracing::warn!(
             "no valid API key is in {} any more: make a new one with `soulbox key create`",

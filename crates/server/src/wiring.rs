@@ -1,8 +1,10 @@
 //! The one place where jail, node, store, control and api meet.
 
 mod admission;
+mod opened;
+mod stop;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use soulbox_api::ApiConfig;
@@ -19,7 +21,11 @@ use soulbox_runtime::{Node, Runtime};
 use soulbox_store::Store;
 use soulbox_template::{HostOptions, Template, Templates};
 use soulbox_types::Secret;
+use tokio_util::sync::CancellationToken;
 
+pub(crate) use stop::{Stopped, unless_stopped};
+
+use self::{opened::Opened, stop::go_on};
 use crate::{
     Config,
     builtins::BuiltIns,
@@ -28,33 +34,87 @@ use crate::{
     running::Parts,
 };
 
-/// Creates and kills under way when the server stops.
-const FINISH_LIMIT: Duration = Duration::from_secs(3);
 /// Sparse: only what is written takes space.
 const VOLUME_LIMIT_MIB: u32 = 10 * 1024;
 
 /// `sandbox_domain`: what clients that did not come by a name are told, with its port.
 /// Besides the parts, an API key in clear: the first one, when it was made just now, or
-/// `known_key`, when that is (still) one.
+/// `known_key`, when that is (still) one. Without success nothing is left on the machine.
 pub(crate) async fn assemble(
     config: &Config,
     sandbox_domain: String,
     seed: Secret,
     known_key: Option<Secret>,
+    stop: &CancellationToken,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
-    let (programs, template) = prepare(config).await?;
+    let (programs, template) = unless_stopped(stop, prepare(config)).await?;
     let volumes = open_volumes(config).await?;
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
+    go_on(stop)?;
     let jail = open_jail(config, programs.clone(), Arc::clone(&templates)).await?;
-    let admission = match admission::prepare(config, &jail).await {
-        Ok(admission) => admission,
+    let base = Base {
+        programs,
+        template,
+        templates,
+    };
+    let mut opened = Opened::new(Arc::clone(&jail), volumes);
+    let (node, control) = match open_rest(config, base, seed, &mut opened, stop).await {
+        Ok(rest) => rest,
         Err(error) => {
-            // A start that is refused leaves nothing on the machine.
-            jail.close().await;
+            opened.close().await;
             return Err(error);
         }
     };
+    let key = match control.ensure_default_tenant().await {
+        Ok(Some(first)) => Some(first.key),
+        Ok(None) => known_key.filter(|key| control.authenticate(key.expose()).is_ok()),
+        Err(error) => {
+            opened.close().await;
+            return Err(error.into());
+        }
+    };
+    let domain = sandbox_domain;
+    let api = soulbox_api::router(control, ApiConfig { domain });
+
+    let (watched, stopping) = (Arc::clone(&node), Arc::clone(&node));
+    let parts = Parts {
+        node,
+        api,
+        busy: Some(Arc::new(move || Busy {
+            pool: watched.pool_stats(),
+            admission: watched.admission_stats(),
+        })),
+        slots: Some(slots(jail)),
+        places: Places::of_this_process(),
+        stop: Box::new(move || stopping.close_door()),
+        close: Box::pin(opened.close()),
+    };
+    Ok((parts, key))
+}
+
+/// What sandboxes are made of.
+struct Base {
+    programs: Programs,
+    template: Template,
+    templates: Arc<Templates>,
+}
+
+/// Each step is done as a whole: half of it could not be taken back.
+async fn open_rest(
+    config: &Config,
+    base: Base,
+    seed: Secret,
+    opened: &mut Opened,
+    stop: &CancellationToken,
+) -> anyhow::Result<(Arc<LocalNode>, Arc<Control>)> {
+    let Base {
+        programs,
+        template,
+        templates,
+    } = base;
+    go_on(stop)?;
+    let admission = admission::prepare(config, &opened.jail).await?;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
@@ -67,16 +127,20 @@ pub(crate) async fn assemble(
             pool: PoolConfig::up_to(config.warm),
             admission,
         },
-        Arc::clone(&jail) as Arc<dyn Runtime>,
+        Arc::clone(&opened.jail) as Arc<dyn Runtime>,
     )
     .await
     .context("could not take up the sandboxes")?;
+    opened.node = Some(Arc::clone(&node));
+    go_on(stop)?;
     prune_layers(config, &templates).await;
 
     let builds = build_config(config, &programs, &template, templates, &node).await?;
     let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
         .await
         .context("could not open the database")?;
+    opened.store = Some(store.clone());
+    go_on(stop)?;
     let control = Control::open(
         ControlConfig {
             seed,
@@ -91,7 +155,7 @@ pub(crate) async fn assemble(
                 created_at: template.created_at,
                 public: true,
             }],
-            volumes: Some(Arc::clone(&volumes)),
+            volumes: Some(Arc::clone(&opened.volumes)),
             volume_limit_mib: VOLUME_LIMIT_MIB,
             webhooks: WebhookConfig {
                 allow_private: config.webhook_allow_private,
@@ -99,45 +163,13 @@ pub(crate) async fn assemble(
             },
             builds: Some(builds),
         },
-        store.clone(),
+        store,
         Arc::clone(&node) as Arc<dyn Node>,
     )
     .await
     .context("could not start the control plane")?;
-    let key = match control.ensure_default_tenant().await? {
-        Some(first) => Some(first.key),
-        None => known_key.filter(|key| control.authenticate(key.expose()).is_ok()),
-    };
-    let api = soulbox_api::router(
-        Arc::clone(&control),
-        ApiConfig {
-            domain: sandbox_domain,
-        },
-    );
-
-    let (waiting, watched, stopping) = (Arc::clone(&node), Arc::clone(&node), Arc::clone(&node));
-    let parts = Parts {
-        node,
-        api,
-        busy: Some(Arc::new(move || Busy {
-            pool: watched.pool_stats(),
-            admission: watched.admission_stats(),
-        })),
-        slots: Some(slots(Arc::clone(&jail))),
-        places: Places::of_this_process(),
-        stop: Box::new(move || stopping.close_door()),
-        close: Box::pin(async move {
-            control.drain(FINISH_LIMIT).await;
-            waiting.close_pool().await;
-            // Sandboxes keep what they have mounted.
-            if let Err(error) = tokio::task::spawn_blocking(move || volumes.close()).await {
-                tracing::warn!(%error, "could not unmount the volumes");
-            }
-            store.close().await;
-            jail.close().await;
-        }),
-    };
-    Ok((parts, key))
+    opened.control = Some(Arc::clone(&control));
+    Ok((node, control))
 }
 
 /// How templates are built here, the built-in ones among them.

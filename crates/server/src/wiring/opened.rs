@@ -1,0 +1,60 @@
+//! What a start has opened so far: closed in order when the server ends, or when its start goes no
+//! further, because something failed or the server is to stop already.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_control::{Control, volume::Volumes};
+use soulbox_jail::Jail;
+use soulbox_node::LocalNode;
+use soulbox_store::Store;
+
+/// Creates and kills under way when the server stops.
+const FINISH_LIMIT: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) jail: Arc<Jail>,
+    pub(super) volumes: Arc<Volumes>,
+    pub(super) node: Option<Arc<LocalNode>>,
+    pub(super) store: Option<Store>,
+    pub(super) control: Option<Arc<Control>>,
+}
+
+impl Opened {
+    pub(super) fn new(jail: Arc<Jail>, volumes: Arc<Volumes>) -> Self {
+        Self {
+            jail,
+            volumes,
+            node: None,
+            store: None,
+            control: None,
+        }
+    }
+
+    /// Sandboxes go on, and keep what they have mounted.
+    pub(super) async fn close(self) {
+        let Self {
+            jail,
+            volumes,
+            node,
+            store,
+            control,
+        } = self;
+        if let Some(node) = &node {
+            node.close_door();
+        }
+        if let Some(control) = control {
+            control.drain(FINISH_LIMIT).await;
+        }
+        if let Some(node) = node {
+            node.close_pool().await;
+        }
+        if let Err(error) = tokio::task::spawn_blocking(move || volumes.close()).await {
+            tracing::warn!(%error, "could not unmount the volumes");
+        }
+        if let Some(store) = store {
+            store.close().await;
+        }
+        jail.close().await;
+    }
+}

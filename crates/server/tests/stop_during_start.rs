@@ -1,0 +1,87 @@
+//! A server that is told to stop while it starts leaves nothing on the machine. Needs root.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use soulbox_server::{Config, Settings, serve};
+
+/// The tag of everything that the server makes.
+fn tag(data_dir: &Path) -> Option<String> {
+    let text = fs::read(data_dir.join("instance.json")).ok()?;
+    let instance: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    Some(instance["tag"].as_str()?.to_owned())
+}
+
+fn links(tag: &str) -> Vec<String> {
+    let links = fs::read_dir("/sys/class/net").unwrap();
+    let names = links.map(|link| link.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.contains(tag)).collect()
+}
+
+fn groups(tag: &str) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let hierarchies = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (place, kind) = (words.nth(1)?, words.next()?);
+        kind.starts_with("cgroup").then_some(place)
+    });
+    hierarchies
+        .map(|place| format!("{place}/soulbox-{tag}"))
+        .filter(|group| Path::new(group).exists())
+        .collect()
+}
+
+fn tables(tag: &str) -> Vec<String> {
+    let listed = Command::new("nft")
+        .args(["list", "tables"])
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let tables = listed.lines().filter(|table| table.contains(tag));
+    tables.map(str::to_owned).collect()
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_during_the_start_leaves_neither_links_nor_rules_nor_groups() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: a server needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let config = Config::try_from(Settings {
+        data_dir: Some(data_dir.clone()),
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        https: Some("off".parse().unwrap()),
+        admin: Some("off".parse().unwrap()),
+        ..Settings::default()
+    })
+    .unwrap();
+    // The first start makes the template, the others find it.
+    let holder = |tag: &str| links(tag).contains(&format!("sbx{tag}"));
+    let moments: [(&str, Box<dyn Fn(&str) -> bool + Sync + Send>); 3] = [
+        (
+            "the groups' parent",
+            Box::new(|tag| !groups(tag).is_empty()),
+        ),
+        ("the link", Box::new(holder)),
+        ("the rules", Box::new(|tag| !tables(tag).is_empty())),
+    ];
+    for (what, is_there) in moments {
+        let stop = until(|| tag(&data_dir).is_some_and(|tag| is_there(&tag)));
+        let served = serve(config.clone(), stop);
+        tokio::time::timeout(Duration::from_mins(1), served)
+            .await
+            .unwrap()
+            .unwrap();
+        let tag = tag(&data_dir).unwrap();
+        let left = (links(&tag), tables(&tag), groups(&tag));
+        assert_eq!(left, (vec![], vec![], vec![]), "stopped at {what}");
+    }
+}
