@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use machine::{FakeMemory, LONG, Machine, config, snapshots_dir, spec};
+use machine::{FakeMemory, LONG, Machine, config, ends_dir, snapshots_dir, spec};
 use parking_lot::Mutex;
 use soulbox_node::{LocalNode, NodeConfig, Resource};
 use soulbox_runtime::{Error, Node, Result, SandboxStatus};
@@ -36,6 +36,7 @@ impl Drop for World {
         for name in [
             self.folder.path().with_extension("builds"),
             snapshots_dir(self.folder.path()),
+            ends_dir(self.folder.path()),
         ] {
             let _absent = std::fs::remove_dir_all(name);
         }

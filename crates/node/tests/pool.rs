@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use machine::{FakeMemory, LONG, Machine, config, snapshots_dir, spec};
+use machine::{FakeMemory, LONG, Machine, config, ends_dir, snapshots_dir, spec};
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, WarmWish};
 use soulbox_template::{Template, Templates};
@@ -34,6 +34,7 @@ impl Drop for World {
         for name in [
             self.sandboxes().with_extension("builds"),
             snapshots_dir(&self.sandboxes()),
+            ends_dir(&self.sandboxes()),
         ] {
             let _absent = std::fs::remove_dir_all(name);
         }
