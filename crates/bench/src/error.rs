@@ -11,6 +11,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// After `--`, for the servers.
+    #[error("the bench sets {option} of its servers itself: {why}")]
+    Chosen {
+        option: &'static str,
+        why: &'static str,
+    },
     #[error("cannot start {}", .program.display())]
     Spawn {
         program: PathBuf,

@@ -4,6 +4,7 @@
 //! A server of our own ends with us, whatever ends us: it reads our end of a pipe
 //! ([`SERVER_COMMAND`]), and when that closes it ends its sandboxes, itself and its folder.
 
+mod arguments;
 mod own;
 mod pool;
 
@@ -12,6 +13,8 @@ use std::{ffi::OsStr, path::PathBuf};
 use futures_util::future::try_join_all;
 use soulbox_client::Client;
 
+use arguments::arguments;
+pub(crate) use arguments::check;
 pub(crate) use own::OwnServer;
 pub use own::{SERVER_COMMAND, end_all};
 pub(crate) use pool::{REST, filled};
@@ -149,13 +152,7 @@ impl Own {
         self.started += missing.len();
         let starts = missing.iter().enumerate().map(|(number, pool)| {
             let data = self.scratch.join(format!("{FOLDER}{}", first + number));
-            let mut arguments = vec![
-                "--warm".to_owned(),
-                pool.to_string(),
-                "--max-sandboxes".to_owned(),
-                self.most_sandboxes.to_string(),
-            ];
-            arguments.extend(self.arguments.iter().cloned());
+            let arguments = arguments(*pool, self.most_sandboxes, &self.arguments);
             OwnServer::start(&self.program, data, arguments)
         });
         let servers = try_join_all(starts).await?;

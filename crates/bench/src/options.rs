@@ -89,7 +89,7 @@ pub enum ServerChoice {
     Own {
         program: PathBuf,
         scratch: PathBuf,
-        /// For `soulbox serve`, after ours.
+        /// For `soulbox serve`; they win over ours.
         arguments: Vec<String>,
     },
     Running(Box<Client>),

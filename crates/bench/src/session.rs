@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::{
     Error, Options, Progress, ServerChoice,
     alternatives::Alternatives,
-    fleet::{Fleet, is_of_a_server},
+    fleet::{Fleet, check, is_of_a_server},
     report::{Report, machine},
     subject::Bench,
     verdicts,
@@ -35,6 +35,9 @@ pub struct Session {
 impl Session {
     /// Starts nothing yet.
     pub fn new(options: Options) -> Result<Self, Error> {
+        if let ServerChoice::Own { arguments, .. } = &options.server {
+            check(arguments)?;
+        }
         raise_file_limit();
         let parent = match &options.server {
             ServerChoice::Own { scratch, .. } => scratch.clone(),

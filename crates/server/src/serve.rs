@@ -17,11 +17,12 @@ use crate::{
     quick_start,
     running::{Listeners, Parts, run},
     tls::{self, Tls},
-    wiring::{self, Stopped, unless_stopped},
+    wiring::{self, Stopped, go_on},
 };
 
-/// For a start that has to take up sandboxes before it can let go of them, and for the network.
-const ABANDON_LIMIT: Duration = Duration::from_secs(20);
+/// For a start that is making the first template, or has to take up sandboxes before it can let go
+/// of them.
+const ABANDON_LIMIT: Duration = Duration::from_mins(1);
 
 /// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
@@ -79,7 +80,8 @@ async fn start(config: &Config, stop: &CancellationToken) -> anyhow::Result<Star
     }
     raise_file_limit();
     let data_dir = DataDir::open(&config.data_dir)?;
-    unless_stopped(stop, preflight(&config.data_dir, config.min_free_disk)).await?;
+    preflight(&config.data_dir, config.min_free_disk).await?;
+    go_on(stop)?;
     let listeners = listen(config)?;
     let seed = data_dir.seed()?;
     let endpoints = endpoints(config, &listeners)?;

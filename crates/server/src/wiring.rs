@@ -23,9 +23,9 @@ use soulbox_template::{HostOptions, Template, Templates};
 use soulbox_types::Secret;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use stop::{Stopped, unless_stopped};
+pub(crate) use stop::{Stopped, go_on};
 
-use self::{opened::Opened, stop::go_on};
+use self::opened::Opened;
 use crate::{
     Config,
     builtins::BuiltIns,
@@ -39,7 +39,8 @@ const VOLUME_LIMIT_MIB: u32 = 10 * 1024;
 
 /// `sandbox_domain`: what clients that did not come by a name are told, with its port.
 /// Besides the parts, an API key in clear: the first one, when it was made just now, or
-/// `known_key`, when that is (still) one. Without success nothing is left on the machine.
+/// `known_key`, when that is (still) one. Without success nothing is left on the machine: each step
+/// is done as a whole, since half of it could not be taken back.
 pub(crate) async fn assemble(
     config: &Config,
     sandbox_domain: String,
@@ -47,7 +48,8 @@ pub(crate) async fn assemble(
     known_key: Option<Secret>,
     stop: &CancellationToken,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
-    let (programs, template) = unless_stopped(stop, prepare(config)).await?;
+    let (programs, template) = prepare(config).await?;
+    go_on(stop)?;
     let volumes = open_volumes(config).await?;
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
@@ -100,7 +102,6 @@ struct Base {
     templates: Arc<Templates>,
 }
 
-/// Each step is done as a whole: half of it could not be taken back.
 async fn open_rest(
     config: &Config,
     base: Base,

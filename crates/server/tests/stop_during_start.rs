@@ -47,25 +47,39 @@ async fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stop_during_the_start_leaves_neither_links_nor_rules_nor_groups() {
+fn config(data_dir: &Path) -> Option<Config> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: a server needs root");
-        return;
+        return None;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let data_dir = folder.path().join("data");
     let config = Config::try_from(Settings {
-        data_dir: Some(data_dir.clone()),
+        data_dir: Some(data_dir.to_owned()),
         listen: Some("127.0.0.1:0".parse().unwrap()),
         https: Some("off".parse().unwrap()),
         admin: Some("off".parse().unwrap()),
         ..Settings::default()
-    })
-    .unwrap();
+    });
+    Some(config.unwrap())
+}
+
+async fn serve_until(config: &Config, stop: impl Future<Output = ()>) {
+    let served = serve(config.clone(), stop);
+    let ended = tokio::time::timeout(Duration::from_mins(2), served).await;
+    ended.unwrap().unwrap();
+}
+
+type IsThere = Box<dyn Fn(&str) -> bool>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_during_the_start_leaves_neither_links_nor_rules_nor_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let Some(config) = config(&data_dir) else {
+        return;
+    };
     // The first start makes the template, the others find it.
     let holder = |tag: &str| links(tag).contains(&format!("sbx{tag}"));
-    let moments: [(&str, Box<dyn Fn(&str) -> bool + Sync + Send>); 3] = [
+    let moments: [(&str, IsThere); 3] = [
         (
             "the groups' parent",
             Box::new(|tag| !groups(tag).is_empty()),
@@ -75,13 +89,25 @@ async fn a_stop_during_the_start_leaves_neither_links_nor_rules_nor_groups() {
     ];
     for (what, is_there) in moments {
         let stop = until(|| tag(&data_dir).is_some_and(|tag| is_there(&tag)));
-        let served = serve(config.clone(), stop);
-        tokio::time::timeout(Duration::from_mins(1), served)
-            .await
-            .unwrap()
-            .unwrap();
+        serve_until(&config, stop).await;
         let tag = tag(&data_dir).unwrap();
         let left = (links(&tag), tables(&tag), groups(&tag));
         assert_eq!(left, (vec![], vec![], vec![]), "stopped at {what}");
     }
+}
+
+#[test]
+fn nothing_is_written_after_a_start_that_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("data");
+    let Some(config) = config(&data_dir) else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let begun = || data_dir.join("templates").exists();
+    runtime.block_on(serve_until(&config, until(begun)));
+    fs::remove_dir_all(&data_dir).unwrap();
+    // Waits for threads that are still at work.
+    drop(runtime);
+    assert!(!data_dir.exists());
 }

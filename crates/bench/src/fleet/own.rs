@@ -106,15 +106,6 @@ fn command(program: &Path, data: &Path, arguments: &[String], log: &File) -> io:
     }
     command
         .arg(SERVER_COMMAND)
-        .args([
-            "--listen",
-            "127.0.0.1:0",
-            "--https",
-            "off",
-            "--admin",
-            "off",
-        ])
-        .args(["--log", "warn"])
         .arg("--data-dir")
         .arg(data)
         .args(arguments)

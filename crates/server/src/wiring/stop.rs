@@ -7,17 +7,9 @@ use tokio_util::sync::CancellationToken;
 #[error("stopped before the start was complete")]
 pub(crate) struct Stopped;
 
-/// For what leaves nothing when it is dropped half-way.
-pub(crate) async fn unless_stopped<T>(
-    stop: &CancellationToken,
-    step: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<T> {
-    let done = stop.run_until_cancelled(step).await;
-    done.unwrap_or_else(|| Err(Stopped.into()))
-}
-
-/// Between steps that have to be done as a whole.
-pub(super) fn go_on(stop: &CancellationToken) -> Result<(), Stopped> {
+/// Asked between steps. None is dropped half-way: much of it is done by threads, which would go on
+/// to write into a folder that somebody is about to remove.
+pub(crate) fn go_on(stop: &CancellationToken) -> Result<(), Stopped> {
     if stop.is_cancelled() {
         return Err(Stopped);
     }
