@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(400)
 T = TypeVar("T")
 
 POOL = 5
-# Whatever the machine is doing: one that was there in less was not made, but handed over.
+# One that was there in less was not made, but handed over.
 START_SECONDS = 5
 START = f"sleep {START_SECONDS}; exec python3 -m http.server 8000 --directory /srv/pages"
 
@@ -114,10 +114,11 @@ def test_a_warm_create_is_quicker_by_orders_of_magnitude(server, slow):
 
 def test_one_from_the_pool_is_its_callers_in_everything(server, slow):
     demand(server, 1)
-    sandbox, took = timed(
-        server, envs={"MINE": "yes", "SHARED": "mine"}, metadata={"who": "me"}, allow_internet_access=False
-    )
-    assert took < START_SECONDS
+    with turn.alone_for_a_moment():
+        sandbox, took = timed(
+            server, envs={"MINE": "yes", "SHARED": "mine"}, metadata={"who": "me"}, allow_internet_access=False
+        )
+    assert took < 2
     out = sandbox.commands.run("echo $MINE $SHARED $MARK $E2B_SANDBOX_ID; whoami; pwd").stdout
     assert out.split() == ["yes", "mine", "first", sandbox.sandbox_id, "user", "/home/user"]
     info = sandbox.get_info()
@@ -154,7 +155,8 @@ def test_a_burst_beyond_the_pool_is_served_whole(server, slow):
     def one(number: int):
         return number, *timed(server, envs={"WHO": str(number)}, metadata={"number": str(number)})
 
-    made = at_once(20, one)
+    with turn.alone_for_a_moment():
+        made = at_once(20, one)
     assert len({sandbox.sandbox_id for _, sandbox, _ in made}) == 20
     tokens = set()
     for number, sandbox, _ in made:
@@ -165,7 +167,7 @@ def test_a_burst_beyond_the_pool_is_served_whole(server, slow):
     assert len(tokens) == 20
     quick = sorted(took for _, _, took in made)
     print(f"\nburst of 20 with {POOL} warm: {[round(took, 2) for took in quick]}")
-    assert quick[POOL - 1] < START_SECONDS <= quick[POOL], quick
+    assert quick[POOL - 1] < 3 < START_SECONDS <= quick[POOL], quick
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(lambda each: each[1].kill(), made))
 
