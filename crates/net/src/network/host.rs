@@ -24,6 +24,9 @@ use crate::{EgressPolicy, Error, NetConfig, Slot, config};
 
 /// A change in the kernel takes milliseconds; under a storm of them, still far less than this.
 const CHANGE: Duration = Duration::from_secs(10);
+/// The kernel may be busy for long with what a killed server left, a thousand namespaces at a time;
+/// a server that starts has nothing better to do than to wait.
+const OPENING: Duration = Duration::from_secs(45);
 
 #[derive(Debug)]
 pub(super) struct Host {
@@ -56,7 +59,7 @@ impl Host {
 
         let mtu = {
             let (netlink, config, names) = (Arc::clone(&netlink), config.clone(), names.clone());
-            on(&builder, move || {
+            within(OPENING, &builder, move || {
                 claim_gateway(&mut netlink.lock(), &config, &names)
             })
             .await?
@@ -68,7 +71,7 @@ impl Host {
         firewall::apply(&rules(&config, &names, dns_port, &policies)).await?;
         let present = {
             let (netlink, names) = (Arc::clone(&netlink), names.clone());
-            on(&builder, move || {
+            within(OPENING, &builder, move || {
                 start_forwarding(&mut netlink.lock(), &names)
             })
             .await?
@@ -229,11 +232,19 @@ async fn on<T: Send + 'static>(
     builder: &Threads,
     change: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    timeout(CHANGE, builder.run(change))
+    within(CHANGE, builder, change).await
+}
+
+async fn within<T: Send + 'static>(
+    limit: Duration,
+    builder: &Threads,
+    change: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    timeout(limit, builder.run(change))
         .await
         .map_err(|_| Error::TimedOut {
             doing: "changing the network",
-            seconds: CHANGE.as_secs(),
+            seconds: limit.as_secs(),
         })?
         .doing(|| "changing the network".to_owned())?
 }
