@@ -42,8 +42,9 @@ use crate::{
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
 pub(crate) const DEATH_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
-/// For a berth that was being made when the server was to stop.
-const BERTHS_GO: Duration = Duration::from_secs(2);
+/// For a berth that was being made when the server was to stop; on a busy machine that takes
+/// seconds.
+const BERTHS_GO: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) const HOSTNAME: &str = "e2b.local";
 
@@ -78,7 +79,7 @@ impl Jail {
         let files = match prepare_files(&config, range).await {
             Ok(files) => files,
             Err(error) => {
-                vacate(&network, &cgroups).await;
+                vacate(&config, &network, &cgroups).await;
                 return Err(error);
             }
         };
@@ -128,7 +129,7 @@ impl Jail {
             self.scrap(berth).await;
         }
         if self.sandboxes.lock().is_empty() {
-            vacate(&self.network, &self.cgroups).await;
+            vacate(&self.config, &self.network, &self.cgroups).await;
         }
     }
 
@@ -235,17 +236,24 @@ async fn prepare_files(config: &JailConfig, range: Ipv4Net) -> Result<Files> {
 }
 
 /// Removes what the machine holds for a server, unless there are sandboxes: those of an earlier
-/// run may not have been adopted yet, but their groups are there.
-async fn vacate(network: &Network, cgroups: &Manager) {
-    let empty = async {
-        // A berth that was being made is on its way out.
-        while cgroups.names().is_ok_and(|names| !names.is_empty()) {
-            tokio::time::sleep(LOOK_AGAIN).await;
+/// run may not have been adopted yet, but their groups and folders are there.
+async fn vacate(config: &JailConfig, network: &Network, cgroups: &Manager) {
+    let begun = Instant::now();
+    loop {
+        let names = cgroups.names().unwrap_or_default();
+        if names.is_empty() {
+            break;
         }
-    };
-    if timeout(BERTHS_GO, empty).await.is_err() {
-        tracing::debug!("sandboxes keep the network");
-        return;
+        let is_sandbox = |name: &String| config.sandboxes_dir.join(name).exists();
+        if names.iter().any(is_sandbox) || begun.elapsed() > BERTHS_GO {
+            tracing::debug!(
+                groups = names.len(),
+                "the network stays for those who are there"
+            );
+            return;
+        }
+        // A berth that was being made is on its way out.
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
     network.close().await;
     remove_parent(cgroups);

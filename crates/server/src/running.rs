@@ -16,7 +16,8 @@ use crate::{
     tls::Tls,
 };
 
-const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// Milliseconds, mostly. What is cut short is left on the machine until the next start.
+const CLOSE_LIMIT: Duration = Duration::from_secs(15);
 /// Operators have places of their own: they get in when clients fill all of theirs.
 const OPERATORS: usize = 32;
 
@@ -123,7 +124,7 @@ pub(crate) async fn run(
         .await
         .is_err()
     {
-        tracing::warn!("closing the store took too long");
+        tracing::warn!("closing took too long; the next start clears up");
     }
 }
 
