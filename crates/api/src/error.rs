@@ -236,6 +236,7 @@ fn from_node(error: &NodeError) -> ApiError {
         NodeError::NoCapacity { retry_after, .. } => plain(StatusCode::SERVICE_UNAVAILABLE)
             .coded("sandbox_capacity_unavailable")
             .retry(Retry::After(*retry_after)),
+        NodeError::TooLarge { .. } => plain(StatusCode::BAD_REQUEST).coded("sandbox_too_large"),
         NodeError::Unsupported { .. } => {
             plain(StatusCode::NOT_IMPLEMENTED).coded("not_supported_yet")
         }

@@ -2,6 +2,9 @@
 //!
 //! Flags come first, then `SOULBOX_*`, then E2B's own variables, then the `env` file that
 //! `soulbox serve` writes into its data folder: on the server's machine nothing needs to be set.
+//!
+//! A data folder that is named by flag means the server of that folder and no other: whatever else
+//! the environment has loaded, a `kill --all` must not reach another server than the one named.
 
 use std::{
     collections::BTreeMap,
@@ -24,6 +27,7 @@ const DEFAULT_API_URL: &str = "http://127.0.0.1:3000";
 pub struct Flags {
     pub api_url: Option<String>,
     pub api_key: Option<Secret>,
+    /// Takes from this folder what the other two leave open, and nothing from the environment.
     pub data_dir: Option<PathBuf>,
 }
 
@@ -59,6 +63,9 @@ impl fmt::Display for Source {
 pub enum ConfigError {
     #[error("no API key: neither --api-key nor SOULBOX_API_KEY nor E2B_API_KEY is set, and there is no {}", .file.display())]
     NoKey { file: PathBuf },
+    /// The folder was named by flag, so no other server will do.
+    #[error("no server keeps its data in {}: there is no file `env` in it", .folder.display())]
+    NoServer { folder: PathBuf },
     #[error("cannot read {}", .file.display())]
     Unreadable {
         file: PathBuf,
@@ -67,6 +74,8 @@ pub enum ConfigError {
     },
     #[error("{} has no E2B_API_KEY line", .file.display())]
     Incomplete { file: PathBuf },
+    #[error("{} has no E2B_API_URL line", .file.display())]
+    NoAddress { file: PathBuf },
     #[error("the address from {from} is wrong")]
     Url {
         from: Source,
@@ -82,11 +91,20 @@ impl ConfigError {
                 "start `soulbox serve` here (it makes a key), name its folder with --data-dir, or \
                  set E2B_API_URL and E2B_API_KEY for a server elsewhere"
             }
+            Self::NoServer { .. } => {
+                "name the folder that `soulbox serve --data-dir` was started with; without \
+                 --data-dir the environment or the default folder counts"
+            }
             Self::Unreadable { .. } => {
-                "the file holds a key and belongs to the server's user: use sudo, or set E2B_API_KEY"
+                "the file holds a key and belongs to the server's user: use sudo, or say \
+                 --api-url and --api-key"
             }
             Self::Incomplete { .. } => {
-                "its key was deleted: `soulbox key create NAME` makes one, to be set as E2B_API_KEY"
+                "its key was deleted: `soulbox key create NAME --offline` makes one, to be given \
+                 with --api-key"
+            }
+            Self::NoAddress { .. } => {
+                "`soulbox serve` writes the line when it starts; until then say --api-url"
             }
             Self::Url { .. } => "an address looks like http://127.0.0.1:3000",
         }
@@ -99,12 +117,21 @@ impl Config {
         flags: &Flags,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let named = flags.data_dir.is_some();
+        let variable = |name: &str| variable(name).filter(|value| !named && !value.is_empty());
         let file = data_dir(flags, variable).join("env");
         let mut lazy = LazyFile {
             path: &file,
             content: None,
         };
+        if named && (flags.api_key.is_none() || flags.api_url.is_none()) {
+            lazy.read().map_err(|error| match error {
+                ConfigError::NoKey { .. } => ConfigError::NoServer {
+                    folder: data_dir(flags, variable),
+                },
+                other => other,
+            })?;
+        }
 
         let (api_key, key_source) = match &flags.api_key {
             Some(key) => (key.clone(), Source::Flag("--api-key")),
@@ -124,6 +151,8 @@ impl Config {
                     ),
                     None => match lazy.optional("E2B_API_URL") {
                         Some(url) => (url, Source::File(file.clone())),
+                        // Where the named folder's server is must not be guessed.
+                        None if named => return Err(ConfigError::NoAddress { file }),
                         None => (DEFAULT_API_URL.to_owned(), Source::Default),
                     },
                 },
@@ -188,22 +217,26 @@ struct LazyFile<'a> {
 }
 
 impl LazyFile<'_> {
-    fn required_key(&mut self) -> Result<Secret, ConfigError> {
+    fn read(&mut self) -> Result<&BTreeMap<String, String>, ConfigError> {
         let file = || self.path.to_owned();
         let text = std::fs::read_to_string(self.path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => ConfigError::NoKey { file: file() },
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                ConfigError::NoKey { file: file() }
+            }
             _ => ConfigError::Unreadable {
                 file: file(),
                 source,
             },
         })?;
-        let content = self.content.insert(parse(&text));
-        content
+        Ok(self.content.insert(parse(&text)))
+    }
+
+    fn required_key(&mut self) -> Result<Secret, ConfigError> {
+        let file = self.path.to_owned();
+        self.read()?
             .get("E2B_API_KEY")
             .map(Secret::new)
-            .ok_or_else(|| ConfigError::Incomplete {
-                file: self.path.to_owned(),
-            })
+            .ok_or(ConfigError::Incomplete { file })
     }
 
     fn optional(&mut self, key: &str) -> Option<String> {

@@ -1,5 +1,6 @@
 //! What the operator decides, and a free range for those who decide nothing.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::error::Doing;
@@ -41,7 +42,9 @@ impl NetConfig {
         (0..=6)
             .map(|block| (Ipv4Net::literal(10, 213 + block, 0, 0, 16), block))
             .find(|(range, _)| !users.iter().any(|(used, _)| used.overlaps(*range)))
-            .ok_or(Error::NoFreeRange)
+            .ok_or_else(|| Error::NoFreeRange {
+                users: names_of(&users),
+            })
     }
 
     pub(crate) fn check(&self) -> Result<Names, Error> {
@@ -94,6 +97,14 @@ fn users(netlink: &mut Netlink, names: &Names) -> Result<Vec<(Ipv4Net, String)>,
         .collect())
 }
 
+/// The links, each once. Those of slots are many, and each server's holder is among them.
+fn names_of(users: &[(Ipv4Net, String)]) -> String {
+    let all = (0..=6).map(|block| Ipv4Net::literal(10, 213 + block, 0, 0, 16));
+    let first = all.filter_map(|range| users.iter().find(|(used, _)| used.overlaps(range)));
+    let names: BTreeSet<&str> = first.map(|(_, name)| name.as_str()).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
 /// Refuses a range of which another link has a part. A wider route (a VPN's 10.0.0.0/8) is no
 /// reason: the operator chose this range knowing it, and ours is the narrower one.
 pub(crate) fn check_unused(
@@ -128,6 +139,20 @@ mod tests {
         assert_eq!(config.gateway(), Ipv4Addr::new(10, 213, 0, 1));
         assert_eq!(config.slot_address(0), Ipv4Addr::new(10, 213, 0, 2));
         assert_eq!(config.slot_address(4095), Ipv4Addr::new(10, 213, 16, 1));
+    }
+
+    #[test]
+    fn who_uses_the_ranges_is_named_once() {
+        let users = [
+            "10.213.0.1/32",
+            "10.213.0.0/16",
+            "10.214.0.0/15",
+            "192.168.0.0/24",
+        ]
+        .map(|range| range.parse().unwrap());
+        let links = ["sbx1a2b", "sbx1a2b-4", "tun0", "eth0"].map(str::to_owned);
+        let users: Vec<_> = users.into_iter().zip(links).collect();
+        assert_eq!(names_of(&users), "sbx1a2b, tun0");
     }
 
     #[test]

@@ -24,10 +24,12 @@ pub enum Error {
     RangeInUse { range: Ipv4Net, user: String },
 
     #[error(
-        "every range from 10.213.0.0/16 to 10.219.0.0/16 is used on this host: \
-         name a free private range for sandboxes in the configuration"
+        "every range from 10.213.0.0/16 to 10.219.0.0/16 is used on this host, by {users}: name a \
+         free private one with --network-range. A link sbx… belongs to a server: one that was \
+         killed takes it back when it is started again on its data folder; if that is gone, \
+         `ip link delete` removes it"
     )]
-    NoFreeRange,
+    NoFreeRange { users: String },
 
     #[error(
         "the program `nft` was not found: install the package `nftables` \

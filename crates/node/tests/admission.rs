@@ -393,8 +393,12 @@ async fn what_can_never_fit_is_refused_at_once() {
     })
     .await;
     let start = Instant::now();
-    why(world.node.create(spec(LONG)).await);
+    let Err(Error::TooLarge { what }) = world.node.create(spec(LONG)).await else {
+        panic!("it cannot fit, and waiting does not help");
+    };
     assert!(start.elapsed() < PATIENT / 2);
+    assert!(what.contains("256 MiB may be promised"), "{what}");
+    assert_eq!(world.refused(Resource::PromisedMemory), 1);
 }
 
 #[tokio::test]

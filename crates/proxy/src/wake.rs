@@ -81,7 +81,7 @@ async fn resume(node: &dyn Node, target: &Target, status: &SandboxStatus) -> Res
     {
         Ok(_) => Ok(()),
         Err(Error::SandboxNotFound(_)) => Err(not_found()),
-        Err(Error::NoCapacity { .. }) => Err(Refusal::NoRoom(id.clone())),
+        Err(Error::NoCapacity { .. } | Error::TooLarge { .. }) => Err(Refusal::NoRoom(id.clone())),
         Err(error) => {
             tracing::warn!(sandbox_id = %id, %error, "traffic could not wake a sandbox");
             Err(Refusal::Changing(id.clone()))

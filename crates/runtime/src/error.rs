@@ -24,6 +24,9 @@ pub enum Error {
     /// Retryable: the machine is full just now.
     #[error("no capacity: {what}")]
     NoCapacity { what: String, retry_after: Duration },
+    /// However long it waits: retrying is of no use.
+    #[error("it can never fit here: {what}")]
+    TooLarge { what: String },
     #[error("{what} is not supported by the {tier:?} tier")]
     Unsupported { tier: Tier, what: &'static str },
     #[error("{what} took longer than {} ms", limit.as_millis())]

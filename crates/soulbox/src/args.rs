@@ -50,9 +50,11 @@ Exit codes:
   128+N    run, exec: the command (or soulbox) was ended by signal N
   other    run, exec, shell, attach: the command's own exit code
 
-Settings are looked for in this order: flags; SOULBOX_API_URL, SOULBOX_API_KEY; E2B_API_URL,
-E2B_API_KEY, E2B_SANDBOX_URL, E2B_DOMAIN; the `env` file that `soulbox serve` writes into its data
-folder. On the server's machine nothing needs to be set. SSL_CERT_FILE adds root certificates.";
+Settings are looked for in this order: --api-url, --api-key; with --data-dir the `env` file that
+`soulbox serve` writes into that folder, and nothing else; SOULBOX_API_URL, SOULBOX_API_KEY;
+E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL, E2B_DOMAIN; the `env` file in SOULBOX_DATA_DIR, else in
+/var/lib/soulbox. On the server's machine nothing needs to be set. SSL_CERT_FILE adds root
+certificates.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -131,8 +133,10 @@ pub(crate) struct ServerArgs {
     /// API key [default: from the environment or the data folder]
     #[arg(long, value_name = "KEY", value_parser = secret)]
     pub api_key: Option<Secret>,
-    /// The server's data folder, whose `env` file has address and key
-    #[arg(long, value_name = "DIR", env = "SOULBOX_DATA_DIR")]
+    /// The server of this data folder: address and key come from its `env` file, not from the
+    /// environment [without it, after the environment: SOULBOX_DATA_DIR, else /var/lib/soulbox]
+    // SOULBOX_DATA_DIR is left to the client: only the flag wins over the environment.
+    #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
 

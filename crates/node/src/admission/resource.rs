@@ -70,7 +70,7 @@ pub(super) struct Lack {
 
 /// Most sandboxes live for minutes, so it may be worth asking again soon.
 const SOON: Duration = Duration::from_secs(2);
-/// Somebody has to free a disk, or to change an option.
+/// Somebody has to free a disk.
 const LATER: Duration = Duration::from_secs(30);
 
 impl Lack {
@@ -79,6 +79,13 @@ impl Lack {
             resource,
             what,
             forever: false,
+        }
+    }
+
+    fn forever(resource: Resource, what: String) -> Self {
+        Self {
+            forever: true,
+            ..Self::of(resource, what)
         }
     }
 
@@ -134,6 +141,17 @@ impl Lack {
     }
 
     pub(super) fn promised_memory(limits: &Limits, promised: u64, most: u64) -> Self {
+        if limits.memory_bytes() > most {
+            return Self::forever(
+                Resource::PromisedMemory,
+                format!(
+                    "a sandbox of {} MiB, where {} MiB may be promised to all together: ask for \
+                     less, or raise --overcommit-memory",
+                    limits.memory_mib,
+                    most >> 20
+                ),
+            );
+        }
         let what = format!(
             "promised memory: this sandbox may use {} MiB, and {} of {} MiB are promised to others \
              (--overcommit-memory)",
@@ -141,14 +159,22 @@ impl Lack {
             mib(promised),
             most >> 20
         );
-        Self {
-            forever: limits.memory_bytes() > most,
-            ..Self::of(Resource::PromisedMemory, what)
-        }
+        Self::of(Resource::PromisedMemory, what)
     }
 
     pub(super) fn promised_cpu(limits: &Limits, promised: u64, most: u64) -> Self {
         let cpus = |millis: u64| format!("{}.{:02}", millis / 1000, millis % 1000 / 10);
+        if u64::from(limits.cpu_millis) > most {
+            return Self::forever(
+                Resource::PromisedCpu,
+                format!(
+                    "a sandbox of {} cpus, where {} may be promised to all together: ask for \
+                     less, or raise --overcommit-cpu",
+                    cpus(limits.cpu_millis.into()),
+                    cpus(most)
+                ),
+            );
+        }
         let what = format!(
             "promised cpu: this sandbox may use {} cpus, and {} of {} are promised to others \
              (--overcommit-cpu)",
@@ -156,10 +182,7 @@ impl Lack {
             cpus(promised),
             cpus(most)
         );
-        Self {
-            forever: u64::from(limits.cpu_millis) > most,
-            ..Self::of(Resource::PromisedCpu, what)
-        }
+        Self::of(Resource::PromisedCpu, what)
     }
 }
 
@@ -170,7 +193,10 @@ fn mib(bytes: u64) -> u64 {
 
 impl From<Lack> for Error {
     fn from(lack: Lack) -> Self {
-        let retry_after = if lack.forever || lack.resource == Resource::Disk {
+        if lack.forever {
+            return Self::TooLarge { what: lack.what };
+        }
+        let retry_after = if lack.resource == Resource::Disk {
             LATER
         } else {
             SOON

@@ -70,7 +70,11 @@ async fn remove(keys: &Keys, ids: &[String]) -> Result<()> {
 fn lacks_key(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
-        Some(ConfigError::NoKey { .. } | ConfigError::Incomplete { .. })
+        Some(
+            ConfigError::NoKey { .. }
+                | ConfigError::NoServer { .. }
+                | ConfigError::Incomplete { .. }
+        )
     )
 }
 
