@@ -70,6 +70,15 @@ def test_exec_runs_in_an_existing_sandbox(cli, box):
     assert ok(cli("exec", box.sandbox_id, "--", "tr", "a-z", "A-Z", input=b"loud")) == "LOUD"
 
 
+def test_a_named_data_folder_is_the_server_whatever_the_environment_says(cli, server, box, tmp_path):
+    elsewhere = {"E2B_API_KEY": "e2b_" + "0" * 40, "E2B_API_URL": "http://127.0.0.1:1"}
+    assert box.sandbox_id in ok(cli("ls", "-q", "--data-dir", str(server.data), env=elsewhere))
+    for folder in (tmp_path, tmp_path / "missing"):
+        refused = cli("kill", "--all", "--data-dir", str(folder))
+        assert refused.returncode == 1 and f"no server keeps its data in {folder}" in refused.stderr.decode()
+    assert box.is_running()
+
+
 def test_ps_shows_what_runs_inside(cli, box):
     handle = box.commands.run("exec sleep 300", background=True)
     assert "sleep 300" in ok(cli("ps", box.sandbox_id))
