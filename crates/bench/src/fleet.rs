@@ -5,6 +5,8 @@
 //! ([`SERVER_COMMAND`]), and when that closes it ends its sandboxes, itself and its folder.
 
 mod arguments;
+mod ending;
+mod folders;
 mod own;
 mod pool;
 
@@ -15,8 +17,11 @@ use soulbox_client::Client;
 
 use arguments::arguments;
 pub(crate) use arguments::check;
-pub(crate) use own::OwnServer;
-pub use own::{SERVER_COMMAND, end_all};
+pub(crate) use ending::Patience;
+pub use ending::{end_all, left};
+pub(crate) use folders::living;
+pub use own::SERVER_COMMAND;
+pub(crate) use own::{OwnServer, STOP_LIMIT};
 pub(crate) use pool::{REST, filled};
 
 use crate::{
@@ -80,11 +85,13 @@ impl Fleet {
     pub(crate) async fn only(
         &mut self,
         pools: &[usize],
+        progress: &dyn Progress,
     ) -> Result<Vec<Result<Subject, Failure>>, Error> {
         match self {
             Self::Own(own) => {
                 // One without a pool that nobody asks does nothing.
-                own.keep(|pool| pool == 0 || pools.contains(&pool)).await;
+                own.keep(|pool| pool == 0 || pools.contains(&pool), progress)
+                    .await;
                 own.start(pools).await?;
                 let subjects = pools.iter().map(|pool| own.subject(*pool));
                 Ok(subjects.collect())
@@ -103,23 +110,29 @@ impl Fleet {
     }
 
     /// As users have it.
-    pub(crate) async fn everyday(&mut self) -> Result<Result<Subject, Failure>, Error> {
-        Ok(self.only(&[EVERYDAY]).await?.remove(0))
+    pub(crate) async fn everyday(
+        &mut self,
+        progress: &dyn Progress,
+    ) -> Result<Result<Subject, Failure>, Error> {
+        Ok(self.only(&[EVERYDAY], progress).await?.remove(0))
     }
 
     /// For what has nothing to do with a pool: one of our own has none, which would only be busy.
-    pub(crate) async fn plain(&mut self) -> Result<Result<Subject, Failure>, Error> {
+    pub(crate) async fn plain(
+        &mut self,
+        progress: &dyn Progress,
+    ) -> Result<Result<Subject, Failure>, Error> {
         let pool = match self {
             Self::Own(_) => 0,
             Self::Running { .. } => EVERYDAY,
         };
-        Ok(self.only(&[pool]).await?.remove(0))
+        Ok(self.only(&[pool], progress).await?.remove(0))
     }
 
     /// Ends every sandbox that was made, and the servers that were started.
     pub(crate) async fn close(&mut self, progress: &dyn Progress) {
         match self {
-            Self::Own(own) => own.keep(|_| false).await,
+            Self::Own(own) => own.keep(|_| false, progress).await,
             Self::Running { client, mark } => {
                 if let Err(failure) = mark.sweep(client).await {
                     progress.note(&format!(
@@ -133,12 +146,12 @@ impl Fleet {
 }
 
 impl Own {
-    async fn keep(&mut self, wanted: impl Fn(usize) -> bool) {
+    async fn keep(&mut self, wanted: impl Fn(usize) -> bool, progress: &dyn Progress) {
         let servers = std::mem::take(&mut self.servers);
         let (kept, ended): (Vec<_>, Vec<_>) =
             servers.into_iter().partition(|(pool, _)| wanted(*pool));
         self.servers = kept;
-        let ends = ended.into_iter().map(|(_, server)| server.stop());
+        let ends = ended.into_iter().map(|(_, server)| server.stop(progress));
         futures_util::future::join_all(ends).await;
     }
 

@@ -27,7 +27,7 @@ mod verdicts;
 mod way;
 
 pub use error::Error;
-pub use fleet::{SERVER_COMMAND, end_all};
+pub use fleet::{SERVER_COMMAND, end_all, left};
 pub use options::{DockerChoice, Options, ServerChoice, Suite};
 pub use progress::Progress;
 pub use samples::{Samples, Summary};

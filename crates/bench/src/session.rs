@@ -12,14 +12,12 @@ use tokio::time::sleep;
 use crate::{
     Error, Options, Progress, ServerChoice,
     alternatives::Alternatives,
-    fleet::{Fleet, check, is_of_a_server},
+    fleet::{Fleet, Patience, STOP_LIMIT, check, is_of_a_server, living},
     report::{Report, machine},
     subject::Bench,
     verdicts,
 };
 
-/// How long a server may take that ends by itself, because the run was interrupted meanwhile.
-const GONE_LIMIT: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a run has started, and must end. A run that is interrupted is closed all the same.
@@ -92,33 +90,63 @@ impl Session {
         if let Err(failure) = self.others.close().await {
             progress.note(&format!("Docker could not be cleared away: {failure}"));
         }
-        if let Err(error) = remove(&self.scratch).await {
-            progress.note(&format!("{} stays: {error}", self.scratch.display()));
+        match remove(&self.scratch, STOP_LIMIT).await {
+            Ok(stay) if stay.is_empty() => {}
+            Ok(stay) => {
+                for server in stay {
+                    progress.note(&stays(&server, living(&server).await));
+                }
+            }
+            Err(error) => progress.note(&format!("{} stays: {error}", self.scratch.display())),
         }
     }
 }
 
-/// A server removes its own folder when it has ended; only then may the rest go.
-async fn remove(scratch: &Path) -> io::Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < GONE_LIMIT {
-        let mut left = false;
-        let mut entries = match tokio::fs::read_dir(scratch).await {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
+/// What cannot be ended here, and how it can.
+fn stays(server: &Path, sandboxes: usize) -> String {
+    let server = server.display();
+    format!(
+        "{sandboxes} sandboxes could not be ended; their folder {server} stays. End them with \
+         `soulbox serve --data-dir {server}`, then `soulbox kill --all --data-dir {server}` beside \
+         it; remove the folder when that server has stopped"
+    )
+}
+
+/// A server removes its own folder when it has ended its sandboxes, also one that ends by itself
+/// because the run was interrupted; only then may the rest go. Returns the folders that stay.
+async fn remove(scratch: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
+    let mut patience = Patience::new(limit);
+    loop {
+        let servers = match servers_in(scratch).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            servers => servers?,
         };
-        while let Some(entry) = entries.next_entry().await? {
-            left |= is_of_a_server(&entry.file_name());
-        }
-        if !left {
+        if servers.is_empty() {
             return match tokio::fs::remove_dir_all(scratch).await {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                result => result,
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(Vec::new()),
             };
+        }
+        let mut left = servers.len();
+        for server in &servers {
+            left += living(server).await;
+        }
+        if !patience.lasts(left) {
+            return Ok(servers);
         }
         sleep(LOOK_AGAIN).await;
     }
-    Err(io::Error::other("a server that was started has not ended"))
+}
+
+async fn servers_in(scratch: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut entries = tokio::fs::read_dir(scratch).await?;
+    let mut servers = Vec::new();
+    while let Some(entry) = entries.next_entry().await? {
+        if is_of_a_server(&entry.file_name()) {
+            servers.push(entry.path());
+        }
+    }
+    Ok(servers)
 }
 
 /// A burst of a thousand takes as many connections.
@@ -144,13 +172,29 @@ mod tests {
         std::fs::create_dir(&server).unwrap();
         let removing = tokio::spawn({
             let scratch = scratch.clone();
-            async move { remove(&scratch).await }
+            async move { remove(&scratch, STOP_LIMIT).await }
         });
         tokio::task::yield_now().await;
         assert!(scratch.join("others").exists());
         std::fs::remove_dir(&server).unwrap();
-        removing.await.unwrap().unwrap();
+        let none: Vec<PathBuf> = Vec::new();
+        assert_eq!(removing.await.unwrap().unwrap(), none);
         assert!(!scratch.exists());
-        remove(&scratch).await.unwrap();
+        assert_eq!(remove(&scratch, STOP_LIMIT).await.unwrap(), none);
+    }
+
+    #[tokio::test]
+    async fn the_folder_of_sandboxes_that_do_not_end_stays_and_is_told() {
+        let scratch = tempfile::tempdir().unwrap();
+        let server = scratch.path().join("server-0");
+        let sandbox = server.join("sandboxes/i1");
+        std::fs::create_dir_all(&sandbox).unwrap();
+        std::fs::write(sandbox.join("running.json"), "{}").unwrap();
+        let stay = remove(scratch.path(), Duration::from_millis(1)).await;
+        assert_eq!(stay.unwrap(), [server.clone()]);
+        assert!(sandbox.exists());
+        let told = stays(&server, living(&server).await);
+        assert!(told.starts_with("1 sandboxes could not be ended"), "{told}");
+        assert!(told.contains("kill --all --data-dir"), "{told}");
     }
 }

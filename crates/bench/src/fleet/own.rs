@@ -8,14 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{StreamExt, stream};
 use soulbox_client::{Client, Config, config::Flags};
 use tokio::{
     process::{Child, Command},
-    time::{sleep, timeout},
+    time::sleep,
 };
 
-use crate::Error;
+use super::ending::stalled;
+use crate::{Error, Progress};
 
 /// The hidden command that serves until its standard input closes, then ends its sandboxes and
 /// removes its data folder. Its arguments are those of `serve`.
@@ -24,11 +24,9 @@ pub const SERVER_COMMAND: &str = "bench-server";
 /// A first start prepares the base template.
 const READY_LIMIT: Duration = Duration::from_mins(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Ending a thousand sandboxes, and the pool.
-const STOP_LIMIT: Duration = Duration::from_mins(2);
-/// How long all sandboxes of a server may take to end.
-const END_LIMIT: Duration = Duration::from_secs(90);
-const ENDED_AT_ONCE: usize = 16;
+/// How long it may take although no sandbox ends: longer than the server itself goes on then, and
+/// its start that is not to be finished takes.
+pub(crate) const STOP_LIMIT: Duration = Duration::from_mins(3);
 /// Of the server's log, what an error shows.
 const SHOWN: usize = 5;
 
@@ -86,12 +84,21 @@ impl OwnServer {
     }
 
     /// Waits until it has ended its sandboxes, and itself.
-    pub(crate) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self, progress: &dyn Progress) {
         drop(self.child.stdin.take());
-        if timeout(STOP_LIMIT, self.child.wait()).await.is_err() {
-            // Its sandboxes stay, but there is no other way.
-            self.child.kill().await.ok();
+        let mut all = 0;
+        let told = |left: usize| {
+            all = all.max(left);
+            if all > 0 {
+                progress.step("ending", "sandboxes", all - left, all);
+            }
+        };
+        tokio::select! {
+            _ = self.child.wait() => return,
+            () = stalled(&self.data, STOP_LIMIT, told) => {}
         }
+        // What it has stays, but there is no other way.
+        self.child.kill().await.ok();
     }
 }
 
@@ -142,24 +149,6 @@ fn tail(log: &mut File) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(SHOWN)..].join("\n")
-}
-
-/// Ends every sandbox of the server, bounded: for [`SERVER_COMMAND`].
-pub async fn end_all(client: &Client) {
-    let all = async {
-        while let Ok(listed) = client.list().await {
-            if listed.is_empty() {
-                return;
-            }
-            stream::iter(listed)
-                .for_each_concurrent(ENDED_AT_ONCE, async |sandbox| {
-                    // Whatever could not be ended is in the next list.
-                    client.kill(&sandbox.id).await.ok();
-                })
-                .await;
-        }
-    };
-    timeout(END_LIMIT, all).await.ok();
 }
 
 #[cfg(test)]

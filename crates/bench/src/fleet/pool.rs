@@ -1,12 +1,13 @@
 //! Waiting until the warm pool of a server of our own is full: its folder tells.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use tokio::time::sleep;
 
+use super::folders::waiting;
 use crate::Failure;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -15,33 +16,15 @@ pub(crate) const REST: Duration = Duration::from_millis(20);
 /// A pool that makes no progress for so long wants to be asked for.
 const STALLED: Duration = Duration::from_secs(2);
 
-/// Sandboxes that wait for a user: those whose folder says so.
-fn waiting(data: &Path) -> usize {
-    let Ok(folders) = std::fs::read_dir(data.join("sandboxes")) else {
-        return 0;
-    };
-    folders
-        .filter_map(Result::ok)
-        .filter(|folder| folder.path().join("warm.json").exists())
-        .count()
-}
-
-async fn count(data: &Path) -> usize {
-    let data: PathBuf = data.to_owned();
-    tokio::task::spawn_blocking(move || waiting(&data))
-        .await
-        .unwrap_or_default()
-}
-
 /// Returns how many wait when so many do, or when no more come.
 pub(crate) async fn filled(data: &Path, wanted: usize) -> Result<(), Stalled> {
-    let (mut seen, mut since) = (count(data).await, Instant::now());
+    let (mut seen, mut since) = (waiting(data).await, Instant::now());
     while seen < wanted {
         if since.elapsed() > STALLED {
             return Err(Stalled { seen, wanted });
         }
         sleep(LOOK_AGAIN).await;
-        let now = count(data).await;
+        let now = waiting(data).await;
         if now != seen {
             (seen, since) = (now, Instant::now());
         }
@@ -70,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn folders_that_say_so_are_those_that_wait() {
+    async fn a_pool_of_those_whose_folders_say_so_is_full() {
         let data = tempfile::tempdir().unwrap();
         for (name, file) in [
             ("i1", "warm.json"),
@@ -81,7 +64,6 @@ mod tests {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join(file), "{}").unwrap();
         }
-        assert_eq!(count(data.path()).await, 2);
         assert_eq!(filled(data.path(), 2).await, Ok(()));
     }
 

@@ -19,7 +19,7 @@ pub(super) async fn measure(
     let count = bench.options.burst;
     let cold = many(bench, create::COLD, cold).await;
     // Not before: a pool of this size costs memory and time.
-    let warm = bench.fleet.only(&[count]).await?.remove(0);
+    let warm = bench.fleet.only(&[count], bench.progress).await?.remove(0);
     let warm = many(bench, create::WARM, &warm).await;
     let mut rows = vec![warm, cold];
     bench.tell(Suite::Create, "burst, docker", 0, 0);

@@ -25,7 +25,11 @@ const COLD_METHOD: &str = "the same, against a server without a pool: every sand
 const STAGGER: Duration = Duration::from_millis(200);
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
-    let mut subjects = bench.fleet.only(&[EVERYDAY, 0]).await?.into_iter();
+    let mut subjects = bench
+        .fleet
+        .only(&[EVERYDAY, 0], bench.progress)
+        .await?
+        .into_iter();
     let absent = || Err(Failure::new("the server is not there"));
     let warm = subjects.next().unwrap_or_else(absent);
     let cold = subjects.next().unwrap_or_else(absent);

@@ -34,7 +34,7 @@ impl Way for Exec {
 }
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
-    let found = bench.fleet.plain().await?;
+    let found = bench.fleet.plain(bench.progress).await?;
     let mut ways = Ways::default();
     let made = match &found {
         Ok(subject) => subject.make(TEMPLATE, LONG_LIFE_SECONDS).await,

@@ -85,7 +85,7 @@ impl Way for Read {
 }
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
-    let found = bench.fleet.plain().await?;
+    let found = bench.fleet.plain(bench.progress).await?;
     let made = match &found {
         Ok(subject) => subject.make(TEMPLATE, LONG_LIFE_SECONDS).await,
         Err(failure) => Err(failure.clone()),

@@ -11,7 +11,7 @@ use soulbox_client::Client;
 use tokio::time::timeout;
 
 use super::AT_ONCE;
-use crate::Failure;
+use crate::{Failure, fleet::Patience};
 
 const NAME: &str = "soulbox-bench";
 const LIMIT: Duration = Duration::from_mins(1);
@@ -30,29 +30,28 @@ impl Mark {
         [(NAME.to_owned(), self.0.to_string())].into()
     }
 
-    /// Ends every sandbox that has it, also those that come to be only now.
+    /// Ends every sandbox that has it, also those that come to be only now, for as long as their
+    /// number falls.
     pub(crate) async fn sweep(&self, client: &Client) -> Result<(), Failure> {
-        let sweep = async {
-            loop {
-                let listed = client.list().await?;
-                let ours: Vec<String> = listed
-                    .into_iter()
-                    .filter(|one| one.metadata.get(NAME).is_some_and(|mark| **mark == *self.0))
-                    .map(|one| one.id)
-                    .collect();
-                if ours.is_empty() {
-                    return Ok(());
-                }
-                stream::iter(ours)
-                    .for_each_concurrent(AT_ONCE, async |id| {
-                        // Whatever could not be ended is in the next list.
-                        client.kill(&id).await.ok();
-                    })
-                    .await;
+        let mut patience = Patience::new(LIMIT);
+        loop {
+            let listed = client.list().await?;
+            let ours: Vec<String> = listed
+                .into_iter()
+                .filter(|one| one.metadata.get(NAME).is_some_and(|mark| **mark == *self.0))
+                .map(|one| one.id)
+                .collect();
+            if ours.is_empty() {
+                return Ok(());
             }
-        };
-        timeout(LIMIT, sweep)
-            .await
-            .map_err(|_| Failure::new("they do not end"))?
+            if !patience.lasts(ours.len()) {
+                return Err(Failure::new("they do not end"));
+            }
+            let ends = stream::iter(ours).for_each_concurrent(AT_ONCE, async |id| {
+                client.kill(&id).await.ok();
+            });
+            // Whatever could not be ended is in the next list.
+            timeout(LIMIT, ends).await.ok();
+        }
     }
 }

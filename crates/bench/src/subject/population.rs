@@ -30,7 +30,7 @@ pub(super) async fn measure(
     } else {
         Suite::Scale
     };
-    let subject = match bench.fleet.plain().await? {
+    let subject = match bench.fleet.plain(bench.progress).await? {
         Ok(subject) => subject,
         Err(failure) => {
             let rows = vec![Row::skipped("soulbox", &failure.0)];

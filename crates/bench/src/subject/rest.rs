@@ -129,7 +129,7 @@ impl Rest {
 }
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
-    let found = bench.fleet.plain().await?;
+    let found = bench.fleet.plain(bench.progress).await?;
     let options = bench.options;
     let few = [
         Operation::Pause,

@@ -49,7 +49,7 @@ impl Way for RunCode {
 }
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
-    let found = bench.fleet.plain().await?;
+    let found = bench.fleet.plain(bench.progress).await?;
     let made = match &found {
         Ok(subject) => interpreter(bench, subject).await,
         Err(failure) => Err(failure.clone()),

@@ -16,7 +16,7 @@ const COMMANDS: &str = "commands";
 const MOST_FAILURES: usize = 20;
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
-    let found = bench.fleet.everyday().await?;
+    let found = bench.fleet.everyday(bench.progress).await?;
     let rows = match &found {
         Ok(subject) => vec![runs(bench, subject).await, commands(bench, subject).await],
         Err(failure) => [RUNS, COMMANDS]

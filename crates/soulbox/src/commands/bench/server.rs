@@ -3,26 +3,43 @@
 
 use std::{io, os::fd::AsFd, path::Path};
 
-use anyhow::{Context, Result};
-use soulbox_bench::end_all;
-use soulbox_client::{Client, config::Flags};
+use anyhow::{Context, Result, bail};
+use soulbox_bench::{end_all, left};
 use soulbox_server::{Config, ServeArgs, shutdown_signal};
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
 pub(in crate::commands) async fn serve(args: ServeArgs) -> Result<u8> {
-    let config = Config::try_from(args)?;
+    let mut config = Config::try_from(args)?;
     let folder = config.data_dir.clone();
-    let starter = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)
-        .context("this is a part of `soulbox bench`, which gives it a pipe")?;
-    let served = soulbox_server::serve(config, alone(starter, folder.clone())).await;
-    let removed = tokio::task::spawn_blocking(move || remove(&folder)).await?;
-    served?;
-    removed.context("cannot remove the data folder")?;
-    Ok(0)
+    let starter = io::stdin();
+    let mut before = usize::MAX;
+    loop {
+        let starter = pipe::Receiver::from_owned_fd(starter.as_fd().try_clone_to_owned()?)
+            .context("this is a part of `soulbox bench`, which gives it a pipe")?;
+        let served = soulbox_server::serve(config.clone(), alone(starter, &folder)).await;
+        let left = left(&folder).await;
+        if left == 0 {
+            tokio::task::spawn_blocking(move || remove(&folder))
+                .await?
+                .context("cannot remove the data folder")?;
+            return served.map(|()| 0);
+        }
+        served?;
+        // Processes without a folder would be nobody's: with it, a later server can end them.
+        if left >= before {
+            bail!(
+                "{left} sandboxes could not be ended: {} stays",
+                folder.display()
+            );
+        }
+        // A stop has bounds, which a large pool passes; the next start ends what was left.
+        before = left;
+        (config.pool, config.warm) = (0, 0);
+    }
 }
 
-/// Completes when the starter is gone, or at a signal, and no sandbox is left.
-async fn alone(mut starter: pipe::Receiver, folder: std::path::PathBuf) {
+/// Completes when the starter is gone, or at a signal, and no sandbox is left that can be ended.
+async fn alone(mut starter: pipe::Receiver, folder: &Path) {
     let signal = shutdown_signal();
     let closed = async {
         let mut ignored = [0; 64];
@@ -32,14 +49,7 @@ async fn alone(mut starter: pipe::Receiver, folder: std::path::PathBuf) {
         () = closed => {}
         () = signal => {}
     }
-    let flags = Flags {
-        data_dir: Some(folder),
-        ..Flags::default()
-    };
-    // Without a key it has not come so far that there could be sandboxes.
-    if let Ok(config) = soulbox_client::Config::resolve(&flags, |_| None) {
-        end_all(&Client::new(&config, None)).await;
-    }
+    end_all(folder).await;
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
