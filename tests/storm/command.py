@@ -5,36 +5,73 @@ be there with its witness or have ended for a reason that the plan knows, and no
 """
 
 import argparse
+import asyncio
 import json
 import os
 import random
-import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from storm.keeper import Unusable  # noqa: E402
 from storm.series import run, server_for  # noqa: E402
+from storm.stopping import Stop, leave_nothing  # noqa: E402
 from storm.tally import Tally  # noqa: E402
+from support.server import binary  # noqa: E402
+
+# No storm took place.
+UNUSABLE = 2
+
+
+class Options(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(UNUSABLE, f"storm: {message} (see ./storm --help)\n")
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def program(text: str) -> Path:
+    path = Path(text).resolve()
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text} is not a program")
+    return path
+
+
+def new_file(text: str) -> Path:
+    path = Path(text).resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no place for a file: it needs a folder that exists, and a name")
+    return path
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(prog="./storm", description=__doc__)
-    options.add_argument("--rounds", type=int, default=50)
-    options.add_argument("--round", type=int, help="only this one, as another run numbered it")
-    options.add_argument("--creates", type=int, default=1000, help="at once, in each round")
+    stop = Stop()
+    options = Options(prog="./storm", description=__doc__)
+    options.add_argument("--rounds", type=positive, default=50)
+    options.add_argument("--round", type=positive, help="only this one, as another run numbered it")
+    options.add_argument("--creates", type=positive, default=1000, help="at once, in each round")
     options.add_argument("--seed", type=int, help="of the plan; drawn and printed when left out")
-    options.add_argument("--bin", type=Path, help="the server's program, instead of SOULBOX_BIN")
-    options.add_argument("--json", type=Path, metavar="FILE", help="write the counts there too")
+    options.add_argument("--bin", type=program, help="the server's program, instead of SOULBOX_BIN")
+    options.add_argument("--json", type=new_file, metavar="FILE", help="write the counts there too")
     chosen = options.parse_args()
     if chosen.bin:
-        os.environ["SOULBOX_BIN"] = str(chosen.bin.resolve())
+        os.environ["SOULBOX_BIN"] = str(chosen.bin)
+    try:
+        binary()
+    except RuntimeError as error:
+        options.error(str(error))
     for name in [each for each in os.environ if each.startswith("E2B_")]:
         del os.environ[name]
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     numbers = [chosen.round] if chosen.round else range(1, chosen.rounds + 1)
-    print(f"storm: seed {seed}, {len(numbers)} rounds of {chosen.creates} creates at once", flush=True)
+    print(f"storm: seed {seed}, {len(numbers)} rounds of {chosen.creates} creates at once; ./storm --help explains the counts", flush=True)
 
     def say(number: int, tally: Tally) -> None:
         print(f"round {number}: {tally.seconds:.1f} s; {tally}", flush=True)
@@ -47,22 +84,28 @@ def main() -> int:
     told: list[dict] = []
     scratch = Path(tempfile.mkdtemp(prefix="soulbox-storm-"))
     server = server_for(scratch / "data", chosen.creates)
-    bad = 1
+    code, keep_log = 1, True
     try:
-        whole = run(server, seed, numbers, chosen.creates, say)
+        whole = run(server, seed, numbers, chosen.creates, say, stop)
         print(f"all {len(numbers)} rounds: {whole}", flush=True)
-        bad = whole.bad
+        code = 1 if whole.bad else 0
+        keep_log = bool(whole.bad)
         if chosen.json:
             totals = whole.report() | {"seed": seed, "creates_per_round": chosen.creates, "rounds": told}
             chosen.json.write_text(json.dumps(totals, indent=1))
+    except Unusable as error:
+        code = UNUSABLE
+        print(f"storm: {error}", file=sys.stderr, flush=True)
+    except asyncio.CancelledError:
+        if stop.signal is None:
+            raise
+        code, keep_log = 128 + stop.signal, False
     finally:
-        server.finish()
-        if bad:
+        keep_log = keep_log and bool(server.log_tail())
+        leave_nothing(server, scratch, keep_log)
+        if keep_log:
             print(f"the server's log: {server.log}", flush=True)
-            shutil.rmtree(server.data, ignore_errors=True)
-        else:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return 1 if bad else 0
+    return code
 
 
 if __name__ == "__main__":

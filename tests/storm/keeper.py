@@ -20,6 +20,10 @@ def machine_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
 
 
+class Unusable(Exception):
+    """There can be no storm on this server: it does not work in fair weather."""
+
+
 class Keeper:
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -37,6 +41,27 @@ class Keeper:
             # Killed again before we came to run: wait again.
             while not self.up.is_set():
                 await self.up.wait()
+
+    async def start_first(self) -> None:
+        """Unlike later: a server that ends now would end again."""
+        self.server.environment = {"SOULBOX_WARM": "0"}
+        try:
+            process = self.server.spawn()
+        except (OSError, RuntimeError) as error:
+            raise Unusable(f"the server cannot start: {error}") from error
+        end = time.monotonic() + BACK_WITHIN
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                raise Unusable(f"the server ended with {process.returncode} instead of starting: {self.complaint()}")
+            if await self._answers():
+                return
+        raise Unusable(f"the server did not answer within {BACK_WITHIN:.0f} s: {self.complaint()}")
+
+    def complaint(self) -> str:
+        """The line of its log that says best what is wrong."""
+        lines = [each for each in self.server.log_tail(15).splitlines() if each.strip()]
+        errors = [each for each in lines if each.startswith("error:")]
+        return (errors or lines or ["it said nothing"])[-1]
 
     async def start(self, tally: Tally, warm: int = 0, room: int | None = None) -> None:
         """`room`: for how many sandboxes there is memory."""
@@ -84,11 +109,17 @@ class Keeper:
             if process.poll() is not None:
                 tally.problem("stuck", f"the server ended with {process.returncode}:\n{self.server.log_tail(15)}")
                 process = self.server.spawn()
-            try:
-                if (await wire.call(self.port, "GET", "/health", within=5)).status < 300:
-                    self.up.set()
-                    return
-            except (wire.Cut, wire.Late):
-                await asyncio.sleep(0.02)
+            if await self._answers():
+                return
         tally.problem("stuck", f"the server was not back within {BACK_WITHIN:.0f} s:\n{self.server.log_tail(15)}")
         raise RuntimeError("the server does not come back: the storm cannot go on")
+
+    async def _answers(self) -> bool:
+        try:
+            if (await wire.call(self.port, "GET", "/health", within=5)).status < 300:
+                self.up.set()
+                return True
+        except (wire.Cut, wire.Late):
+            pass
+        await asyncio.sleep(0.02)
+        return False

@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterable
@@ -9,8 +10,9 @@ from typing import Callable, Iterable
 from e2b import Template
 
 from storm.client import STARTED_TEMPLATE
-from storm.keeper import Keeper
+from storm.keeper import Keeper, Unusable
 from storm.rounds import Round
+from storm.stopping import Stop
 from storm.tally import Tally
 from storm.traces import Traces
 from support.server import Server
@@ -22,19 +24,29 @@ def server_for(data: Path, creates: int) -> Server:
 
 
 def run(
-    server: Server, seed: int, rounds: Iterable[int], creates: int, progress: Callable[[int, Tally], None]
+    server: Server,
+    seed: int,
+    rounds: Iterable[int],
+    creates: int,
+    progress: Callable[[int, Tally], None],
+    stop: Stop | None = None,
 ) -> Tally:
-    """Plays the rounds; returns what they came to together."""
+    """Plays the rounds; returns what they came to together. Raises `Unusable` before the first."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return asyncio.run(_run(server, seed, rounds, creates, progress))
+    return asyncio.run(_run(server, seed, rounds, creates, progress, stop))
 
 
-async def _run(server, seed, rounds, creates, progress) -> Tally:
+async def _run(server, seed, rounds, creates, progress, stop) -> Tally:
+    if stop is not None:
+        stop.cancels_this_task()
     whole = Tally()
     keeper = Keeper(server)
-    await keeper.start(whole)
+    print("starting the server and trying it in fair weather first", flush=True)
+    began = time.monotonic()
+    await keeper.start_first()
     before = await warm_up(keeper, creates)
+    print(f"it works ({time.monotonic() - began:.0f} s): the storm begins", flush=True)
     for number in rounds:
         this = Round(keeper, seed, number, creates)
         try:
@@ -59,7 +71,10 @@ def build_template(server: Server) -> None:
     template = template.set_start_cmd(
         "sleep 0.8; touch /home/user/started; exec sleep infinity", "test -e /home/user/started"
     )
-    Template.build(template, STARTED_TEMPLATE, api_key=server.key, api_url=server.url)
+    try:
+        Template.build(template, STARTED_TEMPLATE, api_key=server.key, api_url=server.url)
+    except Exception as error:  # whatever the client raises, there is no storm without it
+        raise Unusable(f"the server cannot build a template even without a storm: {error}") from error
 
 
 async def warm_up(keeper: Keeper, creates: int) -> Traces:
@@ -71,5 +86,5 @@ async def warm_up(keeper: Keeper, creates: int) -> Traces:
     await calm.burst()
     await calm.end_all()
     if calm.tally.bad:
-        raise RuntimeError(f"this server does not work even without a storm: {calm.tally.problems[:5]}")
+        raise Unusable(f"this server does not work even without a storm: {calm.tally.problems[:5]}")
     return await asyncio.to_thread(Traces.settled, keeper.server)

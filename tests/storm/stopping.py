@@ -1,0 +1,58 @@
+"""A storm that is told to stop ends in order: its sandboxes, its server, its folder."""
+
+import asyncio
+import shutil
+import signal
+from pathlib import Path
+
+from support.server import Server
+
+# A create that was cut by the stop may still become a sandbox after all others have ended.
+LOOKS = 3
+
+
+class Stop:
+    """The first of these signals cancels the storm; those that follow wait for its end with us."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._cancel = lambda: None
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, self._heard)
+
+    def _heard(self, number: int, _frame) -> None:
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+            print(f"storm: {self.signal.name}, ending the sandboxes and the server", flush=True)
+            self._cancel()
+
+    def cancels_this_task(self) -> None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self.signal is not None:
+            task.cancel()
+
+
+def end_all(server: Server) -> None:
+    """Also if the server lies killed and its sandboxes go on."""
+    for _ in range(LOOKS):
+        server.finish()
+        if server.process is None or not sandboxes_of(server):
+            return
+        server.start()
+    server.finish()
+
+
+def sandboxes_of(server: Server) -> list[Path]:
+    folder = server.data / "sandboxes"
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def leave_nothing(server: Server, scratch: Path, keep_log: bool) -> None:
+    try:
+        end_all(server)
+    except (RuntimeError, AssertionError, OSError) as error:
+        print(f"storm: sandboxes may be left; `soulbox serve --data-dir {server.data}` finds them: {error}", flush=True)
+        return
+    shutil.rmtree(server.data if keep_log else scratch, ignore_errors=True)
