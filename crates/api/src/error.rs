@@ -126,6 +126,7 @@ impl From<ControlError> for ApiError {
             | ControlError::TemplateNotFound(_)
             | ControlError::UnknownBuiltIn { .. }
             | ControlError::TagNotFound { .. }
+            | ControlError::NoBuildSucceeded(_)
             | ControlError::TemplateNotBuilt(_)
             | ControlError::BuildNotFound(_)
             | ControlError::SecretNotFound(_)

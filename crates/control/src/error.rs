@@ -37,6 +37,12 @@ pub enum Error {
     UnknownBuiltIn { name: String, known: String },
     #[error("tag '{tag}' does not exist for template '{template}'")]
     TagNotFound { template: String, tag: String },
+    /// Whoever sees a tag missing would look for the tag; the build is what is wrong.
+    #[error(
+        "no build of template '{0}' has succeeded yet: `soulbox template logs {0}` shows how far \
+         the newest is, or why it failed"
+    )]
+    NoBuildSucceeded(String),
     #[error("template '{0}' belongs to the server: make your own instead")]
     TemplateForbidden(String),
     #[error("you don't have access to template '{0}'")]

@@ -287,7 +287,8 @@ impl Control {
                 let servers = built.row.tenant.as_str() == SERVER_TENANT;
                 match built.row.global_name {
                     Some(name) if servers && tag == DEFAULT_TAG => Error::TemplateNotBuilt(name),
-                    _ => no_tag(),
+                    _ if built.any_succeeded() => no_tag(),
+                    _ => Error::NoBuildSucceeded(reference.name.clone()),
                 }
             }),
             Some(Found::Snapshot(shelved)) => {

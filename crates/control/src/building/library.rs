@@ -28,6 +28,11 @@ impl Built {
             .filter(|build| build.status == BuildStatus::Ready && !build.removed)
     }
 
+    pub(crate) fn any_succeeded(&self) -> bool {
+        let ready = |build: &BuildRow| build.status == BuildStatus::Ready;
+        self.builds.iter().any(ready)
+    }
+
     pub(crate) fn build(&self, id: &str) -> Option<&BuildRow> {
         self.builds.iter().find(|build| build.id == id)
     }
