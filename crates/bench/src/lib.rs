@@ -28,7 +28,7 @@ mod way;
 
 pub use error::Error;
 pub use fleet::{SERVER_COMMAND, end_all, left};
-pub use options::{DockerChoice, Options, ServerChoice, Suite};
+pub use options::{DockerChoice, MOST_SANDBOXES, Options, ServerChoice, Suite};
 pub use progress::Progress;
 pub use samples::{Samples, Summary};
 pub use session::Session;

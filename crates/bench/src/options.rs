@@ -106,6 +106,10 @@ pub enum DockerChoice {
     Off,
 }
 
+/// Sandboxes that a server can be asked to hold at the same time: it has 4,096 places, of which a
+/// few are kept for those in the making.
+pub const MOST_SANDBOXES: u32 = 4000;
+
 #[derive(Debug, Clone)]
 pub struct Options {
     pub server: ServerChoice,

@@ -20,7 +20,7 @@ pub(crate) mod run_code;
 pub(crate) mod scale;
 mod throughput;
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf, pin::pin};
 
 use futures_util::{StreamExt, stream};
 use soulbox_client::{
@@ -117,11 +117,17 @@ impl Subject {
 
     /// What cannot be ended is left to the sweep at the end of the run.
     async fn end_all(&self, made: Vec<Made>) {
-        stream::iter(made)
-            .for_each_concurrent(AT_ONCE, async |made| {
-                self.end(&made).await.ok();
-            })
-            .await;
+        self.end_all_telling(made, |_| {}).await;
+    }
+
+    async fn end_all_telling(&self, made: Vec<Made>, mut done: impl FnMut(usize)) {
+        let ends = stream::iter(made)
+            .map(async |made| self.end(&made).await)
+            .buffer_unordered(AT_ONCE);
+        let mut ends = pin!(ends.enumerate());
+        while let Some((number, _)) = ends.next().await {
+            done(number + 1);
+        }
     }
 
     /// As many at the same time as are wanted, and what failed.

@@ -71,7 +71,8 @@ pub(super) async fn measure(
         let many = scale::cost(bench, &crowd.subject, &crowd.residents, "among many").await;
         groups.push(scale::compared(&few, &many, crowd.residents.len()));
     }
-    bench.tell(suite, "ending the sandboxes", 0, 0);
-    crowd.subject.end_all(crowd.residents).await;
+    let alive = crowd.residents.len();
+    let done = |count| bench.tell(suite, "ending the sandboxes", count, alive);
+    crowd.subject.end_all_telling(crowd.residents, done).await;
     Ok(groups)
 }

@@ -1,7 +1,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use soulbox_bench::{DockerChoice, Suite};
+use soulbox_bench::{DockerChoice, MOST_SANDBOXES, Suite};
 
 use super::{
     ServerArgs,
@@ -40,10 +40,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// Sandboxes of a burst, and of the staggered run [default: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = burst)]
     pub burst: Option<u32>,
     /// Idle sandboxes of `density` and `scale` [default: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    #[arg(long, value_name = "N", value_parser = sandboxes)]
     pub sandboxes: Option<u32>,
     /// Size of the large file; 512, 512m or 2g [default: 64m]
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
@@ -131,5 +131,24 @@ impl BenchArgs {
         options.with_interpreter = self.with_interpreter;
         options.compare = !self.no_compare;
         options.docker = self.docker.into();
+    }
+}
+
+fn burst(text: &str) -> Result<u32, String> {
+    crowd(text, 1)
+}
+
+/// Among fewer, nothing is many.
+fn sandboxes(text: &str) -> Result<u32, String> {
+    crowd(text, 10)
+}
+
+fn crowd(text: &str, least: u32) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(number) if number > MOST_SANDBOXES => Err(format!(
+            "one server has places for {MOST_SANDBOXES} sandboxes at the same time"
+        )),
+        Ok(number) if number >= least => Ok(number),
+        _ => Err(format!("choose between {least} and {MOST_SANDBOXES}")),
     }
 }

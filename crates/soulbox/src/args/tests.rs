@@ -69,6 +69,22 @@ fn an_address_or_a_wish_makes_a_bench_measure_a_running_server() {
 }
 
 #[test]
+fn a_bench_asks_for_no_more_than_a_server_can_hold() {
+    for line in [
+        "soulbox bench --sandboxes 100000",
+        "soulbox bench --sandboxes 9",
+        "soulbox bench --burst 4001",
+        "soulbox bench --burst 0",
+    ] {
+        assert_eq!(error(line), ErrorKind::ValueValidation, "{line}");
+    }
+    let Command::Bench(bench) = parse("soulbox bench --sandboxes 4000 --burst 1") else {
+        panic!();
+    };
+    assert_eq!((bench.sandboxes, bench.burst), (Some(4000), Some(1)));
+}
+
+#[test]
 fn everything_after_the_command_belongs_to_it() {
     let Command::Run(run) = parse("soulbox run --timeout 90 -- ls -l --keep") else {
         panic!()

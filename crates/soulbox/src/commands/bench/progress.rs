@@ -3,17 +3,21 @@
 use std::{
     io::{self, IsTerminal, Write},
     sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use soulbox_bench::Progress;
 
 use crate::output::printable;
 
+/// How often a file or a pipe gets a line about the same step.
+const AGAIN: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 pub(super) struct Shown {
     terminal: bool,
-    /// What was told last, so that it is told once.
-    last: Mutex<String>,
+    /// What was told last, and when.
+    last: Mutex<Option<(String, Instant)>>,
 }
 
 impl Shown {
@@ -35,19 +39,21 @@ impl Shown {
 impl Progress for Shown {
     fn step(&self, suite: &str, what: &str, done: usize, of: usize) {
         let step = format!("{suite}: {}", printable(what));
+        let count = match (done, of) {
+            (_, 0) => String::new(),
+            (done, of) => format!(" {}/{of}", done.min(of)),
+        };
         if self.terminal {
-            let count = match (done, of) {
-                (_, 0) => String::new(),
-                (done, of) => format!(" {}/{of}", done.min(of)),
-            };
             put(&format!("\r\x1b[K{step}{count}"));
             return;
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last != step {
-            put(&format!("{step}\n"));
-            *last = step;
+        match &*last {
+            Some((told, when)) if *told == step && (of == 0 || when.elapsed() < AGAIN) => return,
+            Some((told, _)) if *told == step => put(&format!("{step}{count}\n")),
+            _ => put(&format!("{step}\n")),
         }
+        *last = Some((step, Instant::now()));
     }
 
     fn note(&self, text: &str) {
