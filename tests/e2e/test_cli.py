@@ -109,6 +109,14 @@ def test_logs_tell_what_happened(cli, box):
         assert json.loads(line)["message"]
 
 
+def test_of_a_sandbox_that_ended_the_whole_id_tells_when_and_why(cli, box):
+    box.kill()
+    for command in (["logs", box.sandbox_id], ["exec", box.sandbox_id, "--", "true"]):
+        told = cli(*command)
+        assert told.returncode != 0 and b"(ended at 2" in told.stderr and b", killed" in told.stderr
+    assert b"nothing whose id begins with" in cli("logs", box.sandbox_id[:12]).stderr
+
+
 def test_attach_replays_what_was_said_before(server, box):
     handle = box.commands.run("echo said before; read line; echo $line; exit 3", background=True, stdin=True)
     handle.disconnect()

@@ -12,6 +12,9 @@ use soulbox_types::Secret;
 
 use crate::{args::ServerArgs, report::advice};
 
+/// What is as long as this is a whole id, not the beginning of one.
+const ID_LENGTH: usize = 21;
+
 #[derive(Debug)]
 pub(crate) struct Server {
     pub client: Client,
@@ -30,12 +33,13 @@ impl Server {
         })
     }
 
-    /// Finds a sandbox by its id or a beginning of it that no other has.
+    /// Finds a sandbox by its id or a beginning of it that no other has. Of a whole id the server
+    /// knows more than that nothing begins so: when it ended, and why.
     pub(crate) async fn find(&self, name: &str) -> Result<SandboxDetail> {
         check(name)?;
         match self.client.sandbox(name).await {
             Ok(detail) => Ok(detail),
-            Err(error) if error.is_not_found() => {
+            Err(error) if error.is_not_found() && name.len() < ID_LENGTH => {
                 let ids: Vec<String> = self.ids().await?;
                 let id = unique(name, &ids)?;
                 Ok(self.client.sandbox(id).await?)
@@ -152,6 +156,12 @@ mod tests {
                 .contains("iabc, iabd")
         );
         assert!(unique("z", &ids).is_err());
+    }
+
+    #[test]
+    fn a_whole_id_is_told_from_a_beginning_by_its_length() {
+        let id = soulbox_types::SandboxId::random();
+        assert_eq!(id.as_str().len(), ID_LENGTH);
     }
 
     #[test]
