@@ -113,6 +113,9 @@ pub const MOST_SANDBOXES: u32 = 4000;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub server: ServerChoice,
+    /// As it was typed, for the report; without secrets.
+    pub command: String,
+    pub quick: bool,
     pub suites: BTreeSet<Suite>,
     /// Timed rounds per way.
     pub rounds: usize,
@@ -143,6 +146,8 @@ impl Options {
     pub fn full(server: ServerChoice) -> Self {
         Self {
             server,
+            command: String::new(),
+            quick: false,
             suites: Suite::ALL.into(),
             rounds: 50,
             warm_up: crate::WARM_UP,
@@ -162,6 +167,7 @@ impl Options {
     /// Every path of it, with figures that mean nothing.
     pub fn quick(server: ServerChoice) -> Self {
         Self {
+            quick: true,
             rounds: 3,
             warm_up: 1,
             // A server with this pool is needed anyway.

@@ -3,13 +3,14 @@
 //! # Layout
 //! - the types here are the JSON of a run, every single time included
 //! - `table`: for a terminal; `html`: one page that refers to nothing outside
-//! - `machine`: where it was measured
+//! - `machine`: where it was measured; `run`: how it was asked for
 //! - `compare`, `numbers`: what both show
 
 mod compare;
 mod html;
 mod machine;
 mod numbers;
+mod run;
 mod table;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 pub use html::html;
 pub use machine::machine;
+pub use run::Run;
 pub use table::table;
 
 use crate::{Samples, Summary};
@@ -28,6 +30,7 @@ pub struct Report {
     /// SoulBox's version and whether it is an optimised build.
     pub version: String,
     pub optimised: bool,
+    pub run: Run,
     /// RFC 3339, UTC.
     pub started_at: String,
     pub seconds: f64,
@@ -148,6 +151,14 @@ mod tests {
         Report {
             version: "1.2.3".to_owned(),
             optimised: true,
+            run: Run {
+                command: "soulbox bench create".to_owned(),
+                rounds: 50,
+                quick: false,
+                commit: Some("0123abc"),
+                unit: "ms",
+                doubts: Vec::new(),
+            },
             started_at: "2026-01-02T03:04:05Z".to_owned(),
             seconds: 61.0,
             machine: [("kernel", "6.18"), ("cores", "2")]
@@ -168,6 +179,8 @@ mod tests {
         let row = &json["groups"][0]["rows"][0];
         assert_eq!(row["times"], serde_json::json!([4.0, 3.0, 5.0]));
         assert_eq!(row["summary"]["p50"], 4.0);
+        assert_eq!(json["run"]["unit"], "ms");
+        assert_eq!(json["run"]["command"], "soulbox bench create");
         assert_eq!(
             json["groups"][0]["rows"][3]["summary"],
             serde_json::Value::Null

@@ -13,7 +13,7 @@ use crate::{
     Error, Options, Progress, ServerChoice,
     alternatives::Alternatives,
     fleet::{Fleet, Patience, STOP_LIMIT, check, is_of_a_server, living},
-    report::{Report, machine},
+    report::{Report, Run, machine},
     subject::Bench,
     verdicts,
 };
@@ -65,6 +65,7 @@ impl Session {
         if let ServerChoice::Running(client) = &self.options.server {
             client.list_newest(1).await.map_err(Error::Unreachable)?;
         }
+        let run = Run::of(&self.options);
         let machine = machine(&self.scratch).await;
         let mut bench = Bench {
             options: &self.options,
@@ -76,6 +77,7 @@ impl Session {
         Ok(Report {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             optimised: !cfg!(debug_assertions),
+            run,
             started_at,
             seconds: begun.elapsed().as_secs_f64(),
             machine,
@@ -191,7 +193,7 @@ mod tests {
         std::fs::create_dir_all(&sandbox).unwrap();
         std::fs::write(sandbox.join("running.json"), "{}").unwrap();
         let stay = remove(scratch.path(), Duration::from_millis(1)).await;
-        assert_eq!(stay.unwrap(), [server.clone()]);
+        assert_eq!(stay.unwrap(), std::slice::from_ref(&server));
         assert!(sandbox.exists());
         let told = stays(&server, living(&server).await);
         assert!(told.starts_with("1 sandboxes could not be ended"), "{told}");

@@ -17,7 +17,7 @@ use std::fmt::{Result, Write};
 
 use self::escape::{Escaped, Prose};
 use super::{
-    Group, Report, Verdict,
+    Group, Report,
     machine::in_order,
     numbers::{milliseconds, moment},
 };
@@ -43,7 +43,7 @@ fn write_page(out: &mut String, report: &Report) -> Result {
         Escaped(&moment(&report.started_at))
     )?;
     write_header(out, report)?;
-    write_verdicts(out, &report.verdicts)?;
+    write_verdicts(out, report)?;
     write_contents(out, &report.groups)?;
     out.write_str("<main>\n")?;
     for group in &report.groups {
@@ -61,11 +61,16 @@ fn write_header(out: &mut String, report: &Report) -> Result {
     write!(
         out,
         "<header>\n<h1>SoulBox bench</h1>\n<p class=\"run\">version {} {build} · {} · took {}</p>\n\
-         <dl class=\"machine\">\n",
+         <p class=\"run\"><code>{}</code> · {} rounds · commit {}</p>\n",
         Escaped(&report.version),
         Escaped(&moment(&report.started_at)),
         milliseconds((report.seconds * 1e3).round()),
+        Escaped(&report.run.command),
+        report.run.rounds,
+        Escaped(report.run.commit.unwrap_or("unknown")),
     )?;
+    write_caution(out, report)?;
+    out.write_str("<dl class=\"machine\">\n")?;
     for (name, value) in in_order(&report.machine) {
         let (name, value) = (Escaped(name), Escaped(value));
         writeln!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>")?;
@@ -73,7 +78,15 @@ fn write_header(out: &mut String, report: &Report) -> Result {
     out.write_str("</dl>\n</header>\n")
 }
 
-fn write_verdicts(out: &mut String, verdicts: &[Verdict]) -> Result {
+fn write_caution(out: &mut String, report: &Report) -> Result {
+    match report.run.caution() {
+        Some(caution) => writeln!(out, "<p class=\"caution\">{}</p>", Escaped(&caution)),
+        None => Ok(()),
+    }
+}
+
+fn write_verdicts(out: &mut String, report: &Report) -> Result {
+    let verdicts = &report.verdicts;
     if verdicts.is_empty() {
         return Ok(());
     }
@@ -89,7 +102,9 @@ fn write_verdicts(out: &mut String, verdicts: &[Verdict]) -> Result {
     if unknown > 0 {
         write!(out, ", {unknown} could not be compared here")?;
     }
-    out.write_str("</small></h2>\n<ul class=\"verdicts\">\n")?;
+    out.write_str("</small></h2>\n")?;
+    write_caution(out, report)?;
+    out.write_str("<ul class=\"verdicts\">\n")?;
     for verdict in verdicts {
         let (class, sign, word) = match verdict.kept {
             Some(true) => ("kept", "✓", "kept"),
@@ -143,6 +158,8 @@ mod tests {
         let mut report = report();
         HOSTILE.clone_into(&mut report.version);
         HOSTILE.clone_into(&mut report.started_at);
+        HOSTILE.clone_into(&mut report.run.command);
+        report.run.doubts = vec![HOSTILE.to_owned()];
         report
             .machine
             .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
@@ -185,6 +202,7 @@ mod tests {
         let page = html(&report());
         for text in [
             "version 1.2.3",
+            "<code>soulbox bench create</code> · 50 rounds · commit 0123abc",
             "<dt>kernel</dt><dd>6.18</dd>",
             "1 kept, 1 broken, 1 could not be compared here",
             "<section id=\"create-warm\">",
@@ -195,6 +213,15 @@ mod tests {
         ] {
             assert!(page.contains(text), "{text}\n{page}");
         }
+    }
+
+    #[test]
+    fn doubtful_figures_are_called_that() {
+        assert!(!html(&report()).contains("only show that it works"));
+        let mut report = report();
+        report.run.doubts = vec!["3 rounds".to_owned()];
+        let caution = "<p class=\"caution\">These figures only show that it works: 3 rounds.</p>";
+        assert_eq!(html(&report).matches(caution).count(), 2);
     }
 
     #[test]

@@ -37,6 +37,15 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
         "SoulBox {version}{build}, {}, took {seconds}",
         moment(started_at)
     )?;
+    let run = &report.run;
+    if !run.command.is_empty() {
+        writeln!(out, "  {}", printable(&run.command))?;
+    }
+    let commit = run.commit.unwrap_or("unknown");
+    writeln!(out, "  {} rounds, commit {commit}", run.rounds)?;
+    if let Some(caution) = run.caution() {
+        write_wrapped(out, "  ! ", &caution)?;
+    }
     let widest = report.machine.keys().map(String::len).max();
     for (name, value) in in_order(&report.machine) {
         writeln!(
@@ -54,6 +63,9 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     }
     if !report.verdicts.is_empty() {
         writeln!(out, "\nPromises")?;
+        if let Some(caution) = run.caution() {
+            write_wrapped(out, "  ! ", &caution)?;
+        }
         write_verdicts(out, &report.verdicts)?;
     }
     Ok(())
@@ -209,6 +221,8 @@ mod tests {
     fn a_terminal_shows_every_row_figure_reason_method_and_verdict() {
         let expected = "\
 SoulBox 1.2.3, 2026-01-02T03:04:05Z, took 61.0 s
+  soulbox bench create
+  50 rounds, commit 0123abc
   cores   2
   kernel  6.18
 
@@ -245,6 +259,15 @@ Promises
                 .all(|line| line.starts_with("    word"))
         );
         assert_eq!(text.matches("word").count(), 60);
+    }
+
+    #[test]
+    fn doubtful_figures_are_called_that_before_them_and_before_the_promises() {
+        let mut report = report();
+        report.run.doubts = vec!["it was a quick run".to_owned()];
+        let caution = "  ! These figures only show that it works: it was a quick run.\n";
+        assert_eq!(table(&report).matches(caution).count(), 2);
+        assert!(table(&report).contains(&format!("Promises\n{caution}")));
     }
 
     #[test]
