@@ -56,9 +56,9 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
         remove(&node, &id, &folder, None).await;
         return false;
     };
-    if let Some(end) = &found.ended {
-        // Another run began it: that run knew why.
-        finish_off(&node, &found, &folder, end).await;
+    // Another run began it: that run knew why. It may have died while it removed the folder.
+    if let Some(end) = found.ended.clone().or_else(|| node.ends().of(&id)) {
+        finish_off(&node, &found, &folder, &end).await;
         return false;
     }
     match take_up_if_usable(&node, &found, &folder).await {

@@ -76,6 +76,11 @@ impl Ends {
         }
     }
 
+    /// Why it ended, if its folder has given that up already.
+    pub(crate) fn of(&self, id: &SandboxId) -> Option<End> {
+        read(&self.file(id)).ok()
+    }
+
     pub(crate) fn forget(&self, id: &SandboxId) -> io::Result<()> {
         match fs::remove_file(self.file(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

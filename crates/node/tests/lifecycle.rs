@@ -306,6 +306,28 @@ async fn why_a_sandbox_ended_is_kept_across_restarts_until_it_is_on_record() {
 }
 
 #[tokio::test]
+async fn a_server_that_dies_while_it_removes_a_folder_has_told_why() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let wish = spec(LONG);
+    first.create(wish.clone()).await.unwrap();
+    let files = folder.path().join(wish.id.as_str());
+    let kept: Vec<_> = ["spec.json", "running.json"]
+        .map(|name| (files.join(name), std::fs::read(files.join(name)).unwrap()))
+        .into();
+    first.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    drop(first);
+    std::fs::create_dir(&files).unwrap();
+    for (path, text) in kept {
+        std::fs::write(path, text).unwrap();
+    }
+
+    let second = node(folder.path(), &machine).await;
+    assert_eq!(reasons(&second).await[&wish.id].0, EndReason::Killed);
+    assert_eq!(folders(folder.path()), 0);
+}
+
+#[tokio::test]
 async fn of_what_no_user_knew_no_end_is_kept() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
