@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 from html.parser import HTMLParser
 
 import pytest
@@ -86,6 +88,11 @@ def test_a_quick_run_measures_everything_and_leaves_nothing(server, quick):
     answered = {each["name"]: each["value"] for each in rows["density", "exec in each of them"]["figures"]}
     assert answered["answered an exec"] == answered["sandboxes alive"] > 0
     assert all(each["kept"] in (True, False, None) for each in report["verdicts"])
+    run = report["run"]
+    assert run["command"].startswith("soulbox bench") and "--quick" in run["command"]
+    assert (run["rounds"], run["quick"], run["unit"]) == (3, True, "ms")
+    for shown in (done.stdout, page.read_text()):
+        assert "These figures only show that it works: it was a quick run" in shown
 
     for group in report["groups"]:
         assert f"[{group['id']}]" in done.stdout
@@ -160,5 +167,27 @@ def test_suites_are_listed_and_mistakes_explained(quick):
     ]  # fmt: skip
     unknown = bench(quick, "creat")
     assert unknown.returncode == 2 and "create, throughput" in unknown.stderr
-    nowhere = bench(quick, "exec", "--json", "/no/such/folder/x.json")
-    assert nowhere.returncode == 1 and "/no/such/folder" in nowhere.stderr
+    for option in ("--json", "--html"):
+        nowhere = bench(quick, "exec", option, "/no/such/folder/x")
+        assert nowhere.returncode == 1 and "/no/such/folder" in nowhere.stderr
+    many = bench(quick, "density", "--sandboxes", "100000")
+    assert many.returncode == 2 and "4000" in many.stderr
+    assert os.listdir(quick) == []
+
+
+def test_who_is_not_root_is_told_at_once():
+    with tempfile.TemporaryDirectory() as place:
+        # Where it was built, others may not look.
+        os.chmod(place, 0o755)
+        program = shutil.copy(binary(), place)
+        done = subprocess.run(
+            [program, "bench", "exec"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            user="nobody",
+            env=clean_environment(),
+        )
+    assert done.returncode == 1
+    assert "needs root" in done.stderr and "sudo soulbox bench" in done.stderr

@@ -49,7 +49,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     pub large_file: Option<u32>,
     /// How long each part of `throughput` goes on; 10, 30s or 2m [default: 10]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = span)]
     pub span: Option<u32>,
     /// Clients at the same time in `throughput` [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -131,6 +131,13 @@ impl BenchArgs {
         options.with_interpreter = self.with_interpreter;
         options.compare = !self.no_compare;
         options.docker = self.docker.into();
+    }
+}
+
+fn span(text: &str) -> Result<u32, String> {
+    match seconds(text)? {
+        0 => Err("nothing can be measured in no time".to_owned()),
+        span => Ok(span),
     }
 }
 

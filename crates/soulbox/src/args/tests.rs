@@ -69,12 +69,13 @@ fn an_address_or_a_wish_makes_a_bench_measure_a_running_server() {
 }
 
 #[test]
-fn a_bench_asks_for_no_more_than_a_server_can_hold() {
+fn a_bench_asks_for_something_and_for_no_more_than_a_server_can_hold() {
     for line in [
         "soulbox bench --sandboxes 100000",
         "soulbox bench --sandboxes 9",
         "soulbox bench --burst 4001",
         "soulbox bench --burst 0",
+        "soulbox bench --span 0",
     ] {
         assert_eq!(error(line), ErrorKind::ValueValidation, "{line}");
     }

@@ -1,6 +1,10 @@
 //! `soulbox bench`: everything that is measured is in the crate of that name.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::OpenOptions,
+    io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use soulbox_bench::{
@@ -26,6 +30,7 @@ pub(super) async fn run(args: &BenchArgs) -> Result<u8> {
     if args.list {
         return list();
     }
+    permitted(args)?;
     writable(args.json.as_deref())?;
     writable(args.html.as_deref())?;
     if cfg!(debug_assertions) {
@@ -65,7 +70,26 @@ fn options(args: &BenchArgs) -> Result<Options> {
         Options::full(server)
     };
     args.apply(&mut options);
+    options.command = typed(std::env::args());
     Ok(options)
+}
+
+/// The command line, for who wants to repeat the run; a key is nobody's business.
+fn typed(words: impl Iterator<Item = String>) -> String {
+    const KEY: &str = "--api-key";
+    let mut shown = vec!["soulbox".to_owned()];
+    let mut is_key = false;
+    for word in words.skip(1) {
+        shown.push(if is_key {
+            "…".to_owned()
+        } else if word.starts_with(&format!("{KEY}=")) {
+            format!("{KEY}=…")
+        } else {
+            word.clone()
+        });
+        is_key = word == KEY;
+    }
+    shown.join(" ")
 }
 
 fn list() -> Result<u8> {
@@ -74,18 +98,37 @@ fn list() -> Result<u8> {
     Ok(0)
 }
 
-/// A run of minutes must not end with a folder that is not there.
-fn writable(file: Option<&Path>) -> Result<()> {
-    let Some(folder) = file.and_then(Path::parent) else {
-        return Ok(());
-    };
-    if folder.as_os_str().is_empty() || folder.is_dir() {
+/// Servers are started by root only; one that runs may be measured by everybody.
+fn permitted(args: &BenchArgs) -> Result<()> {
+    if args.is_elsewhere() || rustix::process::geteuid().is_root() {
         return Ok(());
     }
     Err(advice(
-        format!("there is no folder {}", folder.display()),
-        "make it first, or name another file",
+        "the bench starts servers of its own, which needs root",
+        "run `sudo soulbox bench`, or measure a server that runs with --running",
     ))
+}
+
+/// A run of minutes must not end with a file that cannot be written.
+fn writable(file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    let mut open = OpenOptions::new();
+    let tried = match open.append(true).create_new(true).open(file) {
+        // It was not there, and is not to be before there is something in it.
+        Ok(_) => std::fs::remove_file(file),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            open.create_new(false).open(file).map(drop)
+        }
+        Err(error) => Err(error),
+    };
+    tried.map_err(|error| {
+        advice(
+            format!("cannot write {}: {error}", file.display()),
+            "name a file in a folder that is there and can be written to",
+        )
+    })
 }
 
 async fn tell(args: &BenchArgs, report: &Report) -> Result<u8> {
@@ -107,4 +150,39 @@ async fn write(file: &PathBuf, text: String) -> Result<()> {
     tokio::fs::write(file, text)
         .await
         .with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_refused_and_none_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new.json");
+        writable(Some(&new)).unwrap();
+        assert!(!new.exists());
+        let old = folder.path().join("old.json");
+        std::fs::write(&old, "kept").unwrap();
+        writable(Some(&old)).unwrap();
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "kept");
+        for bad in [folder.path().to_owned(), old.join("x"), new.join("x")] {
+            let error = writable(Some(&bad)).unwrap_err().to_string();
+            assert!(error.starts_with("cannot write "), "{error}");
+        }
+        writable(None).unwrap();
+    }
+
+    #[test]
+    fn a_report_has_the_command_line_without_the_key() {
+        let shown = |line: &str| typed(line.split(' ').map(str::to_owned));
+        assert_eq!(
+            shown("/opt/soulbox bench exec --api-key e2b_secret --quick"),
+            "soulbox bench exec --api-key … --quick"
+        );
+        assert_eq!(
+            shown("soulbox bench --api-key=e2b_secret"),
+            "soulbox bench --api-key=…"
+        );
+    }
 }
