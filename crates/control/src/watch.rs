@@ -132,6 +132,10 @@ async fn maintain(control: Weak<Control>) {
         let Some(control) = control.upgrade() else {
             return;
         };
+        // The server ends: what it has to write, `drain` writes, and then the store is closed.
+        if control.tasks.is_closed() {
+            return;
+        }
         if let Err(error) = control.sync_keys().await {
             tracing::warn!(%error, "could not look for changed API keys");
         }
