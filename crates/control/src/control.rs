@@ -127,6 +127,11 @@ impl Control {
         }
     }
 
+    /// [`Control::drain`] has begun.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.tasks.is_closed()
+    }
+
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(work);
     }

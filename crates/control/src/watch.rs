@@ -133,7 +133,7 @@ async fn maintain(control: Weak<Control>) {
             return;
         };
         // The server ends: what it has to write, `drain` writes, and then the store is closed.
-        if control.tasks.is_closed() {
+        if control.is_draining() {
             return;
         }
         if let Err(error) = control.sync_keys().await {
