@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use soulbox_runtime::{LogEntry, LogLevel, MetricSample, Paused, SandboxStatus};
+use soulbox_runtime::{End, LogEntry, LogLevel, MetricSample, Paused, SandboxStatus};
 use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,8 @@ pub(crate) struct Entry {
     pub(crate) made: watch::Sender<bool>,
     /// Cancelled when its end begins.
     pub(crate) ending: CancellationToken,
+    /// Why, in state Destroying.
+    pub(crate) end: Option<End>,
     /// Turns true when nothing is left of it.
     pub(crate) gone: watch::Sender<bool>,
     pub(crate) history: History,
@@ -61,6 +63,7 @@ impl Entry {
             deadline,
             made,
             ending: CancellationToken::new(),
+            end: None,
             gone,
             history,
             log,

@@ -432,6 +432,7 @@ impl LocalNode {
                     detail: detail.to_owned(),
                     at: UnixMillis::now(),
                 };
+                entry.end = Some(end.clone());
                 let (made, turn) = (entry.made.subscribe(), Arc::clone(&entry.turn));
                 (end, entry.folder.clone(), made, turn)
             })
@@ -538,11 +539,20 @@ impl Node for LocalNode {
     }
 
     async fn unrecorded_ends(&self) -> Vec<End> {
+        // Those under way first: what leaves them meanwhile is among the files by then.
+        let mut all: HashMap<SandboxId, End> = {
+            let entries = self.entries.lock();
+            let ends = entries.values().filter_map(|entry| entry.end.clone());
+            ends.filter(is_told)
+                .map(|end| (end.spec.id.clone(), end))
+                .collect()
+        };
         let ends = self.ends.clone();
-        blocking(move || ends.list()).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "why sandboxes ended is not known");
-            Vec::new()
-        })
+        match blocking(move || ends.list()).await {
+            Ok(written) => all.extend(written.into_iter().map(|end| (end.spec.id.clone(), end))),
+            Err(error) => tracing::error!(%error, "why sandboxes ended is not known"),
+        }
+        all.into_values().collect()
     }
 
     async fn forget_end(&self, id: &SandboxId) {

@@ -328,6 +328,28 @@ async fn a_server_that_dies_while_it_removes_a_folder_has_told_why() {
 }
 
 #[tokio::test]
+async fn an_end_that_takes_its_time_is_known_with_its_reason() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = node(folder.path(), &machine).await;
+    let mut events = node.events();
+    *machine.fail_destroys.lock() = true;
+    let wish = spec(Duration::from_millis(50));
+    node.create(wish.clone()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while node.get(&wish.id).is_some() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(reasons(&node).await[&wish.id].0, EndReason::Expired);
+    *machine.fail_destroys.lock() = false;
+    assert_eq!(ended(&node, &mut events).await, EndReason::Expired);
+    let why = reasons(&node).await;
+    assert_eq!((why.len(), why[&wish.id].0), (1, EndReason::Expired));
+}
+
+#[tokio::test]
 async fn of_what_no_user_knew_no_end_is_kept() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;

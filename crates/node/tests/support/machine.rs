@@ -44,6 +44,7 @@ pub(crate) struct Machine {
     pub(crate) fail_creates: Mutex<bool>,
     /// It was started anew: nothing that ran before does.
     pub(crate) rebooted: Mutex<bool>,
+    pub(crate) fail_destroys: Mutex<bool>,
     pub(crate) fail_pauses: Mutex<bool>,
     pub(crate) fail_captures: Mutex<bool>,
     pub(crate) fail_networks: Mutex<bool>,
@@ -196,6 +197,9 @@ impl Runtime for MemoryRuntime {
     }
 
     async fn destroy(&self, id: &SandboxId, _running: Option<&Running>) -> Result<()> {
+        if *self.0.fail_destroys.lock() {
+            return Err(Error::io("destroy", std::io::Error::other("out of files")));
+        }
         self.0.alive.lock().remove(id);
         self.0.destroyed.lock().push(id.clone());
         Ok(())
