@@ -165,7 +165,8 @@ def test_refused_creates_cost_nobody_else_anything(own_server):
 
         for _ in range(4):
             refused = [create(cpus=32) for _ in range(2)]
-            assert {answer.status_code for answer in refused} == {503}, [each.text for each in refused]
+            assert {answer.status_code for answer in refused} == {400}, [each.text for each in refused]
+            assert {answer.json()["error_code"] for answer in refused} == {"sandbox_too_large"}
             made = [create() for _ in range(6)]
             assert {answer.status_code for answer in made} == {201}, [each.text for each in made]
             ids = [answer.json()["sandboxID"] for answer in made]
