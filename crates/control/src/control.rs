@@ -96,7 +96,6 @@ impl Control {
             node,
         });
         control.reconcile().await?;
-        control.learn_running();
         control.mount_used_volumes().await;
         control.name_builtins().await?;
         control.resume_builds().await;

@@ -92,14 +92,17 @@ impl Journal {
         self.runs.lock().insert(spec.id.clone(), run);
     }
 
-    fn note(&self, run: &Run, kind: &str, mut data: Map<String, Value>) {
+    fn note(&self, run: &Run, kind: &str, data: Map<String, Value>) {
+        self.note_at(run, kind, data, UnixMillis::now());
+    }
+
+    fn note_at(&self, run: &Run, kind: &str, mut data: Map<String, Value>, at: UnixMillis) {
         let sandbox = &run.sandbox;
         data.insert("sandbox_metadata".to_owned(), json!(sandbox.metadata));
-        let now = UnixMillis::now();
         if matches!(kind, "killed" | "paused") {
             let mut execution = json!({
                 "started_at": written(run.since),
-                "execution_time": now.0.saturating_sub(run.since.0),
+                "execution_time": at.0.saturating_sub(run.since.0),
             });
             if let Some(limits) = &run.limits {
                 execution["vcpu_count"] = limits.cpu_count().into();
@@ -116,7 +119,7 @@ impl Journal {
             build: run.build.clone(),
             kind: kind.to_owned(),
             data: Value::Object(data),
-            at: now,
+            at,
             number: self.number.fetch_add(1, Ordering::Relaxed),
         };
         if self.notes.try_send(Note::Event(Box::new(event))).is_err() {
@@ -208,6 +211,13 @@ impl Control {
         }
     }
 
+    /// One that was made before this server started, of which nobody was told.
+    pub(crate) fn note_created_before(&self, spec: &SandboxSpec) {
+        let run = Run::new(row_of(spec), Some(spec.limits), self.build_of(spec));
+        let at = run.sandbox.created_at;
+        self.journal.note_at(&run, "created", Map::new(), at);
+    }
+
     /// An end before this server started. `spec`: as far as the node still knows it.
     pub(crate) fn note_ended_before(
         &self,
@@ -220,13 +230,10 @@ impl Control {
         self.journal.note_end(&run, reason);
     }
 
-    /// After a start: those that are here have events from now on.
-    pub(crate) fn learn_running(&self) {
-        for status in self.node.list() {
-            let paused = self.node.paused(&status.spec.id).is_some();
-            let build = self.build_of(&status.spec);
-            self.journal.learn(&status.spec, build, paused);
-        }
+    /// One that was there before this server started has events from now on.
+    pub(crate) fn learn(&self, spec: &SandboxSpec) {
+        let paused = self.node.paused(&spec.id).is_some();
+        self.journal.learn(spec, self.build_of(spec), paused);
     }
 
     /// Traffic wakes sandboxes without asking us.

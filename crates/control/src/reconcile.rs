@@ -9,7 +9,8 @@
 //! | ended, or of an unknown tenant | running | destroyed |
 //!
 //! Every end that its owner may not have heard of makes the event that it would have made while a
-//! server was watching. One that never came to be makes none: nobody was told of it.
+//! server was watching. One that never came to be makes none: nobody was told of it. Likewise the
+//! event of a creation, which is written after its client is answered, is made up for.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,19 +24,26 @@ use crate::{
 
 /// From an end to its record, while a server runs.
 const RECORDED_WITHIN: Duration = Duration::from_mins(2);
+/// From when a sandbox is said to be created to when that is noted, at most.
+const NOTED_WITHIN: Duration = Duration::from_mins(1);
 
 impl Control {
     pub(crate) async fn reconcile(self: &Arc<Self>) -> Result<()> {
+        let told_until = self.told_until().await?;
         let live = self.store.live_sandboxes().await?;
         let mut live: HashMap<SandboxId, SandboxRow> =
             live.into_iter().map(|row| (row.id.clone(), row)).collect();
         for status in self.node.list() {
             let row = live.remove(&status.spec.id);
-            self.reconcile_running(&status, row).await?;
+            self.reconcile_running(&status, row, told_until).await?;
         }
         for end in self.node.unrecorded_ends().await {
+            // One that was adopted a moment ago: the node tells us of its end.
+            if self.registry.phase(&end.spec.id).is_some() {
+                continue;
+            }
             live.remove(&end.spec.id);
-            self.reconcile_ended(&end).await?;
+            self.reconcile_ended(&end, told_until).await?;
         }
         for row in live.into_values() {
             self.reconcile_absent(row).await?;
@@ -47,6 +55,7 @@ impl Control {
         self: &Arc<Self>,
         status: &SandboxStatus,
         row: Option<SandboxRow>,
+        told_until: UnixMillis,
     ) -> Result<()> {
         let spec = &status.spec;
         let usable = matches!(status.state, SandboxState::Running | SandboxState::Paused);
@@ -57,7 +66,9 @@ impl Control {
         if ours {
             self.registry
                 .adopt(&spec.id, &spec.tenant, self.rested_at(spec));
-            return Ok(());
+            // Now, not after all of them: what ends meanwhile has its event too.
+            self.learn(spec);
+            return self.tell_creation(spec, told_until).await;
         }
         tracing::warn!(sandbox_id = %spec.id, state = ?status.state, "destroying a stray sandbox");
         if let Err(error) = self.destroy_on_node(&spec.id, EndReason::Lost).await {
@@ -72,7 +83,7 @@ impl Control {
         Ok(())
     }
 
-    async fn reconcile_ended(self: &Arc<Self>, end: &End) -> Result<()> {
+    async fn reconcile_ended(self: &Arc<Self>, end: &End, told_until: UnixMillis) -> Result<()> {
         let id = &end.spec.id;
         // Without a row nobody was told of it.
         if let Some(row) = self.store.sandbox(id).await? {
@@ -83,6 +94,7 @@ impl Control {
             }
             let reason = row.end.as_ref().map_or(end.reason, |end| end.reason);
             if reason != EndReason::CreateFailed && !self.has_event(&row, "killed").await? {
+                self.tell_creation(&end.spec, told_until).await?;
                 self.note_ended_before(row, Some(&end.spec), reason);
             }
         }
@@ -101,8 +113,9 @@ impl Control {
         if left.is_empty() || !self.journal.flush().await {
             return Ok(());
         }
+        let told_until = self.told_until().await?;
         for end in left {
-            self.reconcile_ended(&end).await?;
+            self.reconcile_ended(&end, told_until).await?;
         }
         Ok(())
     }
@@ -116,10 +129,23 @@ impl Control {
         );
         tracing::warn!(sandbox_id = %row.id, "sandbox is lost");
         self.store.end_sandbox(&row.id, &end).await?;
-        let forgotten = row.created_at.plus(RETENTION) <= UnixMillis::now();
-        let was_told = forgotten || self.has_event(&row, "created").await?;
+        let was_told = is_forgotten(row.created_at) || self.has_event(&row, "created").await?;
         if was_told && !self.has_event(&row, "killed").await? {
             self.note_ended_before(row, None, EndReason::Lost);
+        }
+        Ok(())
+    }
+
+    /// Events are written in their order: older ones are on record, or forgotten by now.
+    async fn told_until(&self) -> Result<UnixMillis> {
+        let latest = self.store.latest_event().await?;
+        Ok(latest.unwrap_or(UnixMillis(0)))
+    }
+
+    async fn tell_creation(&self, spec: &SandboxSpec, told_until: UnixMillis) -> Result<()> {
+        let told = spec.created_at.plus(NOTED_WITHIN) < told_until || is_forgotten(spec.created_at);
+        if !told && !self.has_event(&row_of(spec), "created").await? {
+            self.note_created_before(spec);
         }
         Ok(())
     }
@@ -161,6 +187,11 @@ impl Control {
         }
         Ok(())
     }
+}
+
+/// Whatever happened then, no event tells of it any more.
+fn is_forgotten(at: UnixMillis) -> bool {
+    at.plus(RETENTION) <= UnixMillis::now()
 }
 
 fn end_row(end: &End) -> EndRow {

@@ -16,13 +16,13 @@ use std::{
     time::Duration,
 };
 
-use memory_node::MemoryNode;
+use memory_node::{MemoryNode, Moment};
 use soulbox_control::{
     Access, Control, ControlConfig, CreateRequest, Error, Event, EventFilter, IdempotencyKey,
     LifecycleRequest, Resources, TemplateInfo, Tenant,
 };
 use soulbox_runtime::{Error as NodeError, Node};
-use soulbox_store::{KeyRow, SandboxRow, Store};
+use soulbox_store::{EndRow, KeyRow, SandboxRow, Store};
 use soulbox_types::{
     EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
 };
@@ -98,14 +98,25 @@ impl World {
             .unwrap()
     }
 
-    async fn killed(&self, id: &SandboxId) -> Vec<Event> {
+    async fn events(&self, id: &SandboxId) -> Vec<Event> {
         let filter = EventFilter {
             sandbox: Some(id.clone()),
-            kinds: vec!["killed".to_owned()],
+            oldest_first: true,
             limit: 10,
             ..EventFilter::default()
         };
         self.control.events(&self.tenant, &filter).await.unwrap()
+    }
+
+    async fn killed(&self, id: &SandboxId) -> Vec<Event> {
+        let mut events = self.events(id).await;
+        events.retain(|event| event.kind == "killed");
+        events
+    }
+
+    async fn kinds_heard(&self, id: &SandboxId) -> Vec<String> {
+        let events = self.events(id).await.into_iter();
+        events.map(|event| event.kind).collect()
     }
 
     /// As events tell them.
@@ -121,6 +132,11 @@ impl World {
 
     /// The same data folder and node, another server.
     async fn restart(&mut self) {
+        // The first one goes before the second comes, as if killed.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let nobody = Arc::new(MemoryNode::default());
+        let other = Control::open(config(), store(elsewhere.path()).await, nobody);
+        self.control = other.await.unwrap();
         self.control = Control::open(config(), store(self.folder.path()).await, self.node.clone())
             .await
             .unwrap();
@@ -684,23 +700,71 @@ async fn the_node_forgets_an_end_when_it_and_its_event_are_on_record_and_nobody_
 }
 
 #[tokio::test]
+async fn one_that_dies_while_a_server_starts_is_told_once() {
+    let mut world = world().await;
+    for moment in [Moment::Before, Moment::After] {
+        let id = world.make().await;
+        world.node.die_when_asked(&id, moment);
+        world.restart().await;
+        eventually("the node forgets", async || world.node.ends() == 0).await;
+        let end = world.row(&id).await.end.unwrap();
+        assert_eq!((end.reason, &*end.detail), (EndReason::Died, "signal 9"));
+        assert_eq!(world.ends_heard(&id).await, ["died"], "{moment:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_creation_whose_event_was_lost_with_its_server_is_told_by_the_next() {
+    let mut world = world().await;
+    let told = world.make().await;
+    let untold = || stray(world.tenant.id.clone());
+    let (runs, ended, recorded) = (untold(), untold(), untold());
+    for spec in [&runs, &ended, &recorded] {
+        record(&world, spec).await;
+        world.node.add(spec.clone());
+    }
+    world.node.end_unheard(&ended.id, EndReason::Died, "");
+    world.node.end_unheard(&recorded.id, EndReason::Died, "");
+    let end = EndRow::now(EndReason::Died, "");
+    let store = store(world.folder.path()).await;
+    store.end_sandbox(&recorded.id, &end).await.unwrap();
+    for _ in 0..2 {
+        world.restart().await;
+        assert_eq!(world.kinds_heard(&told).await, ["created"]);
+        assert_eq!(world.kinds_heard(&runs.id).await, ["created"]);
+        for id in [&ended.id, &recorded.id] {
+            assert_eq!(world.kinds_heard(id).await, ["created", "killed"]);
+        }
+    }
+    let event = world.events(&runs.id).await.remove(0);
+    assert_eq!(event.at, runs.created_at);
+}
+
+#[tokio::test]
+async fn a_creation_that_was_told_long_ago_is_not_told_again() {
+    let mut world = world().await;
+    let old = SandboxSpec {
+        created_at: UnixMillis(UnixMillis::now().0 - 120_000),
+        ..stray(world.tenant.id.clone())
+    };
+    record(&world, &old).await;
+    world.node.add(old.clone());
+    // The last server wrote this event, so it had written those before as well.
+    let newer = world.make().await;
+    assert_eq!(world.kinds_heard(&newer).await, ["created"]);
+    world.restart().await;
+    assert!(world.kinds_heard(&old.id).await.is_empty());
+}
+
+#[tokio::test]
 async fn what_never_came_to_be_ends_without_an_event() {
     let mut world = world().await;
-    let store = store(world.folder.path()).await;
     let (half_made, not_made) = (
         stray(world.tenant.id.clone()),
         stray(world.tenant.id.clone()),
     );
     for spec in [&half_made, &not_made] {
-        let row = SandboxRow {
-            id: spec.id.clone(),
-            tenant: spec.tenant.clone(),
-            template: spec.template.clone(),
-            metadata: BTreeMap::new(),
-            created_at: spec.created_at,
-            end: None,
-        };
-        store.insert_sandbox(&row).await.unwrap();
+        record(&world, spec).await;
     }
     world.node.add(half_made.clone());
     let id = &half_made.id;
@@ -712,8 +776,24 @@ async fn what_never_came_to_be_ends_without_an_event() {
     assert_eq!(end(world.row(id).await), EndReason::CreateFailed);
     assert_eq!(end(world.row(&not_made.id).await), EndReason::Lost);
     for spec in [&half_made, &not_made] {
-        assert!(world.killed(&spec.id).await.is_empty());
+        assert!(world.events(&spec.id).await.is_empty());
     }
+}
+
+fn row_of(spec: &SandboxSpec) -> SandboxRow {
+    SandboxRow {
+        id: spec.id.clone(),
+        tenant: spec.tenant.clone(),
+        template: spec.template.clone(),
+        metadata: BTreeMap::new(),
+        created_at: spec.created_at,
+        end: None,
+    }
+}
+
+async fn record(world: &World, spec: &SandboxSpec) {
+    let store = store(world.folder.path()).await;
+    store.insert_sandbox(&row_of(spec)).await.unwrap();
 }
 
 fn stray(tenant: TenantId) -> SandboxSpec {
@@ -758,14 +838,7 @@ async fn after_a_crash_during_create_the_outcome_is_found_or_honestly_unknown() 
     let store = store(world.folder.path()).await;
     for (key, runs) in [("here", true), ("gone", false)] {
         let spec = stray(world.tenant.id.clone());
-        let row = SandboxRow {
-            id: spec.id.clone(),
-            tenant: spec.tenant.clone(),
-            template: spec.template.clone(),
-            metadata: BTreeMap::new(),
-            created_at: spec.created_at,
-            end: None,
-        };
+        let row = row_of(&spec);
         let record = soulbox_store::IdempotencyRecord {
             tenant: world.tenant.id.clone(),
             key: key.into(),

@@ -95,6 +95,14 @@ impl Store {
             .collect()
     }
 
+    /// When the newest one happened.
+    pub async fn latest_event(&self) -> Result<Option<UnixMillis>> {
+        let row = sqlx::query("SELECT at FROM events ORDER BY at DESC LIMIT 1")
+            .fetch_optional(&self.pool)
+            .await?;
+        row.map(|row| row::time(&row, "at")).transpose()
+    }
+
     /// Forgets those from before `before`, and the oldest beyond `most`.
     pub async fn prune_events(&self, before: UnixMillis, most: u32) -> Result<u64> {
         let old = sqlx::query("DELETE FROM events WHERE at < $1")

@@ -24,6 +24,7 @@ pub(crate) struct MemoryNode {
     sandboxes: std::sync::Mutex<HashMap<SandboxId, Memory>>,
     snapshots: std::sync::Mutex<HashMap<TemplateId, Snapshot>>,
     ends: std::sync::Mutex<Vec<End>>,
+    dies_when_asked: std::sync::Mutex<Option<(SandboxId, Moment)>>,
     failure: std::sync::Mutex<Option<Error>>,
     warm: std::sync::Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
     wishes: std::sync::Mutex<Vec<WarmWish>>,
@@ -32,6 +33,14 @@ pub(crate) struct MemoryNode {
     pub(crate) creating: RwLock<()>,
     pub(crate) destroying: RwLock<()>,
     pub(crate) creates: AtomicUsize,
+}
+
+/// Around the question what has ended.
+#[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "each test crate uses a part of it")]
+pub(crate) enum Moment {
+    Before,
+    After,
 }
 
 #[derive(Debug)]
@@ -48,6 +57,7 @@ impl Default for MemoryNode {
             sandboxes: std::sync::Mutex::default(),
             snapshots: std::sync::Mutex::default(),
             ends: std::sync::Mutex::default(),
+            dies_when_asked: std::sync::Mutex::default(),
             failure: std::sync::Mutex::default(),
             warm: std::sync::Mutex::default(),
             wishes: std::sync::Mutex::default(),
@@ -95,6 +105,11 @@ impl MemoryNode {
             detail: detail.into(),
             at: UnixMillis::now(),
         });
+    }
+
+    /// It dies when the node is next asked what has ended, so right after it was listed.
+    pub(crate) fn die_when_asked(&self, id: &SandboxId, moment: Moment) {
+        *self.dies_when_asked.lock().unwrap() = Some((id.clone(), moment));
     }
 
     /// Moves them into the past, as if nobody had cared for them since.
@@ -210,7 +225,16 @@ impl Node for MemoryNode {
     }
 
     async fn unrecorded_ends(&self) -> Vec<End> {
-        self.ends.lock().unwrap().clone()
+        let before = self.ends.lock().unwrap().clone();
+        let Some((id, moment)) = self.dies_when_asked.lock().unwrap().take() else {
+            return before;
+        };
+        self.end_unheard(&id, EndReason::Died, "signal 9");
+        self.end(&id, EndReason::Died, "signal 9");
+        match moment {
+            Moment::Before => self.ends.lock().unwrap().clone(),
+            Moment::After => before,
+        }
     }
 
     async fn forget_end(&self, id: &SandboxId) {
