@@ -36,6 +36,14 @@ SETTLES_WITHIN = 40.0
 BY_SDK = 3
 
 
+async def events_of(client: Client, sandbox: Sandbox) -> tuple[wire.Answer, list[tuple[str, str | None]]]:
+    """What its owner heard of its beginning and its end, with the reason."""
+    path = f"/events/sandboxes/{sandbox.id}?types=created&types=killed&orderAsc=true"
+    told, _ = await client.insist("GET", path, LOOK)
+    events = told.json() if told.status == 200 else []
+    return told, [(each["type"].rpartition(".")[2], each["eventData"].get("reason")) for each in events]
+
+
 class Round:
     def __init__(self, keeper: Keeper, seed: int, number: int, creates: int) -> None:
         self.keeper, self.number = keeper, number
@@ -206,6 +214,9 @@ class Round:
         state, wanted = answer.json()["state"], "paused" if life.paused else "running"
         if state != wanted and life.wish.fate in (Fate.PAUSE, Fate.PAUSE_AND_RESUME) and not self.tally.problems:
             self.tally.problem("untrue", f"{what} is {state} and should be {wanted}")
+        told, heard = await events_of(self.client, sandbox)
+        if heard != [("created", None)]:
+            self.tally.problem("untrue", f"{what} is there, and its events tell {heard}: {told}")
         try:
             if state == "paused":
                 await self.client.resume(life, sandbox)
@@ -245,14 +256,14 @@ class Round:
         return ""
 
     async def why_not_well_told(self, life: Life, sandbox: Sandbox, answer: wire.Answer) -> tuple[str, str]:
-        """One that is gone has a reason that the plan knows, and one event that tells the same."""
+        """One that is gone has a reason that the plan knows, and its events tell the same, each once."""
         reason = end_reason(answer)
         allowed = reasons_for(life.end_asked, sandbox.id in self.struck.sandboxes)
         if reason not in allowed:
             return "lost", f"is reported as {reason!r}, not one of {sorted(allowed)}: {answer}"
-        told, _ = await self.client.insist("GET", f"/events/sandboxes/{sandbox.id}?types=killed", LOOK)
-        heard = [each["eventData"].get("reason") for each in told.json()] if told.status == 200 else []
-        return "untrue", "" if heard == [reason] else f"ended as {reason!r}, and its events tell {heard}: {told}"
+        told, heard = await events_of(self.client, sandbox)
+        wanted = [("created", None), ("killed", reason)]
+        return "untrue", "" if heard == wanted else f"ended as {reason!r}, and its events tell {heard}: {told}"
 
     async def look_at_stray(self, listed: dict[str, Any]) -> None:
         """Nobody was told of it; but what is listed works."""

@@ -44,10 +44,12 @@ def test_what_is_gone_has_the_reason_of_who_ended_it(end_asked, struck, may):
     assert reasons_for(end_asked, struck) == may
 
 
-def told(reason, *heard):
+def told(reason, *heard, creations=1):
     """What a storm says of a sandbox that it struck and that is gone."""
     text = 'Sandbox "i1" doesn\'t exist or you don\'t have access to it'
-    events = json.dumps([{"eventData": {"reason": each}} for each in heard]).encode()
+    created = {"type": "sandbox.lifecycle.created", "eventData": {}}
+    ends = [{"type": "sandbox.lifecycle.killed", "eventData": {"reason": each}} for each in heard]
+    events = json.dumps([created] * creations + ends).encode()
 
     class Client:
         async def insist(self, *_):
@@ -62,6 +64,12 @@ def test_an_end_is_told_by_one_event_for_the_same_reason():
     assert told("died: signal 9", "died") == ("untrue", "")
     for heard in ([], ["killed"], ["died", "died"]):
         kind, problem = told("died: signal 9", *heard)
+        assert kind == "untrue" and problem
+
+
+def test_a_beginning_is_told_by_one_event():
+    for creations in (0, 2):
+        kind, problem = told("died: signal 9", "died", creations=creations)
         assert kind == "untrue" and problem
 
 
