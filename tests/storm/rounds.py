@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections import Counter
-from typing import Any, Awaitable, Iterable
+from typing import Any, Awaitable, Callable, Iterable, TypeVar
 
 from e2b import Sandbox as SdkSandbox
 
@@ -32,6 +32,7 @@ from storm.victims import Struck, strike_any_process, strike_first_process, wish
 
 AT_ONCE = 32
 SETTLES_WITHIN = 40.0
+Item = TypeVar("Item")
 # How many sandboxes are also looked at with the client that users have.
 BY_SDK = 3
 
@@ -178,8 +179,8 @@ class Round:
         acknowledged = {life.sandbox.id: life for life in self.lives if life.sandbox}
         strays = [each for name, each in listed.items() if name not in acknowledged]
         self.count_strays(strays)
-        await bounded(self.look_at(life, life.sandbox, listed) for life in acknowledged.values() if life.sandbox)
-        await bounded(self.look_at_stray(each) for each in strays)
+        await for_each(acknowledged.values(), lambda life: self.look_at(life, life.sandbox, listed))
+        await for_each(strays, self.look_at_stray)
         await self.look_with_sdk(list(acknowledged.values()))
 
     def count_strays(self, strays: list[dict[str, Any]]) -> None:
@@ -329,7 +330,7 @@ class Round:
             if answer.status != 204 and not gone_by_itself:
                 self.tally.problem("stuck", f"{name} cannot be killed: {answer}")
 
-        await bounded(end(name) for name in listed)
+        await for_each(listed, end)
         left = await self.listed()
         if left:
             self.tally.problem("stuck", f"{len(left)} are listed after all were killed: {list(left)[:5]}")
@@ -341,11 +342,13 @@ def reasons_for(end_asked: bool, struck: bool) -> set[str]:
     return ({"killed"} if end_asked else set()) | ({"died"} if struck else set())
 
 
-async def bounded(work: Iterable[Awaitable[None]]) -> None:
+async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
+    """Some at a time. The work of one is made when its turn comes: if the storm is stopped before,
+    there is nothing that nobody has awaited."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(each: Awaitable[None]) -> None:
+    async def one(item: Item) -> None:
         async with gate:
-            await each
+            await work(item)
 
-    await asyncio.gather(*(one(each) for each in work))
+    await asyncio.gather(*(one(item) for item in items))

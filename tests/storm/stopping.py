@@ -29,7 +29,13 @@ class Stop:
     def cancels_this_task(self) -> None:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+
+        def cancel() -> None:
+            # Afterwards everything is being taken away already.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+
+        self._cancel = cancel
         if self.signal is not None:
             task.cancel()
 

@@ -1,13 +1,18 @@
 """`./storm` as whoever types it meets it: wrong words, servers that cannot start, and a stop."""
 
+import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
+from storm.rounds import AT_ONCE, for_each
+from storm.stopping import Stop
 from support.server import PROJECT, binary, clean_environment
 
 COMMAND = [sys.executable, "-u", str(PROJECT / "tests" / "storm" / "command.py")]
@@ -48,6 +53,44 @@ def test_the_scripts_explain_themselves_from_any_folder(tmp_path):
         assert f"{count} " in told.stdout
     told = subprocess.run([PROJECT / "test", "no-such-part"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert told.returncode == 2 and told.stderr == "" and "./test unit e2e" in told.stdout
+
+
+def test_a_stop_in_a_crowd_leaves_no_work_that_nobody_awaited():
+    begun = []
+
+    async def work(item):
+        begun.append(item)
+        await asyncio.sleep(60)
+
+    async def stopped():
+        crowd = asyncio.create_task(for_each(range(3 * AT_ONCE), work))
+        while len(begun) < AT_ONCE:
+            await asyncio.sleep(0)
+        crowd.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await crowd
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        asyncio.run(asyncio.wait_for(stopped(), 30))
+        gc.collect()
+    assert len(begun) == AT_ONCE and [str(each.message) for each in told] == []
+
+
+def test_a_stop_after_the_last_round_is_heard_without_harm():
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        stop = Stop()
+
+        async def play():
+            stop.cancels_this_task()
+
+        asyncio.run(play())
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal is signal.SIGTERM
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
 
 
 def test_a_stop_takes_sandboxes_server_and_folder_along(scratch):
