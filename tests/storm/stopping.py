@@ -5,6 +5,7 @@ import shutil
 import signal
 from pathlib import Path
 
+from storm.keeper import BACK_WITHIN
 from support.server import Server
 
 # A create that was cut by the stop may still become a sandbox after all others have ended.
@@ -46,7 +47,7 @@ def end_all(server: Server) -> None:
         server.finish()
         if server.process is None or not sandboxes_of(server):
             return
-        server.start()
+        server.start(within=BACK_WITHIN)
     server.finish()
 
 

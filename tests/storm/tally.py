@@ -22,6 +22,8 @@ class Tally:
     killed: int = 0
     struck: int = 0
     server_kills: int = 0
+    # Starts of the server that took longer than usual, but came to a good end.
+    slow_starts: int = 0
     # Acknowledged, and neither there nor ended for a reason that the plan knows.
     lost: int = 0
     # A request, a sandbox or the server that came to no end within its bound.
@@ -62,7 +64,7 @@ class Tally:
             f"asked {self.asked}: acknowledged {self.acknowledged}, refused {self.refused}, cut {self.cut}, "
             f"hung up {self.hung_up}, forgotten {self.forgotten}, failed by plan {self.failed_by_plan}, failed {self.failed}; "
             f"killed {self.killed}, struck {self.struck}, server killed {self.server_kills} times "
-            f"(back within {self.worst_recovery:.2f} s); create p50 {self.percentile(0.5) * 1000:.0f} ms, "
+            f"(back within {self.worst_recovery:.2f} s, slow starts {self.slow_starts}); create p50 {self.percentile(0.5) * 1000:.0f} ms, "
             f"p99 {self.percentile(0.99) * 1000:.0f} ms; "
             f"lost {self.lost}, stuck {self.stuck}, leaked {self.leaked}, untrue {self.untrue}"
         )

@@ -14,7 +14,7 @@ SEED = int(os.environ.get("SOULBOX_STORM_SEED", "113"))
 ROUNDS = 1
 CREATES = 50
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_storms_lose_nothing_leave_nothing_and_answer_the_truth(scratch):

@@ -146,7 +146,7 @@ class Server:
         log.close()
         return self.process
 
-    def start(self) -> "Server":
+    def start(self, within: float = READY_WITHIN) -> "Server":
         process = self.spawn()
 
         def ready() -> bool:
@@ -158,7 +158,7 @@ class Server:
                 return False
 
         try:
-            eventually(ready, within=READY_WITHIN, what="GET /health answers")
+            eventually(ready, within=within, what="GET /health answers")
         except AssertionError as error:
             self.kill9()
             raise AssertionError(f"{error}\n{self.log_tail()}") from error
