@@ -18,7 +18,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::Counters;
+use crate::{Counters, ways::Way};
 
 #[derive(Debug)]
 pub(crate) struct Activity {
@@ -57,15 +57,23 @@ impl Activity {
 
 /// The connection to the sandbox, which notes every byte.
 pub(crate) struct Metered {
+    // In this order: the descriptor is free before the way is.
     inner: DynStream,
+    _way: Way,
     activity: Arc<Activity>,
     counters: Arc<Counters>,
 }
 
 impl Metered {
-    pub(crate) fn new(inner: DynStream, activity: Arc<Activity>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        inner: DynStream,
+        way: Way,
+        activity: Arc<Activity>,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             inner,
+            _way: way,
             activity,
             counters,
         }

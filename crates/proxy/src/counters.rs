@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     pub(crate) requests: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) crowded_out: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) open: AtomicU64,
     pub(crate) to_sandboxes: AtomicU64,
@@ -19,6 +20,8 @@ pub struct CountersSnapshot {
     pub requests: u64,
     /// Of these, answered by the proxy itself.
     pub refused: u64,
+    /// Of these, since too many streams were open.
+    pub crowded_out: u64,
     /// Streams aborted because the sandbox or its server broke off.
     pub cut: u64,
     /// Streams that are open now.
@@ -34,6 +37,7 @@ impl Counters {
         CountersSnapshot {
             requests: self.requests.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            crowded_out: self.crowded_out.load(Relaxed),
             cut: self.cut.load(Relaxed),
             open: self.open.load(Relaxed),
             bytes_to_sandboxes: self.to_sandboxes.load(Relaxed),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use soulbox_runtime::{DynStream, Error, Node};
 
-use crate::{life::Life, refusal::Refusal, route::Target};
+use crate::{Seldom, life::Life, refusal::Refusal, route::Target};
 
 const WAITS: [Duration; 4] = [
     Duration::from_millis(100),
@@ -20,16 +20,21 @@ pub(crate) async fn dial(
     node: &dyn Node,
     target: &Target,
     life: &Life,
+    failures: &Seldom,
 ) -> Result<DynStream, Refusal> {
     let not_found = || Refusal::NotFound(target.id.clone());
     tokio::select! {
         biased;
         () = life.ended().cancelled() => Err(not_found()),
-        result = patiently(node, target) => result,
+        result = patiently(node, target, failures) => result,
     }
 }
 
-async fn patiently(node: &dyn Node, target: &Target) -> Result<DynStream, Refusal> {
+async fn patiently(
+    node: &dyn Node,
+    target: &Target,
+    failures: &Seldom,
+) -> Result<DynStream, Refusal> {
     let Target { id, port } = target;
     let port_closed = || Refusal::PortClosed {
         id: id.clone(),
@@ -50,7 +55,10 @@ async fn patiently(node: &dyn Node, target: &Target) -> Result<DynStream, Refusa
             Error::NoCapacity { .. } => return Err(Refusal::TooManyStreams(id.clone())),
             Error::PortClosed { .. } => {}
             error => {
-                tracing::warn!(sandbox_id = %id, port, error = %Chain(&error), "dialling failed");
+                if let Some(unsaid) = failures.now() {
+                    let error = Chain(&error);
+                    tracing::warn!(sandbox_id = %id, port, %error, unsaid, "dialling failed");
+                }
             }
         }
         match waits.next() {

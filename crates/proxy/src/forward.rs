@@ -26,6 +26,7 @@ use crate::{
     refusal::Refusal,
     route::{self, Target},
     tunnel::Tunnel,
+    ways::Way,
 };
 
 /// Bounds of an answer's head: a hostile server inside must not make us hold much.
@@ -40,6 +41,7 @@ pub(crate) struct Exchange {
     pub(crate) stream: Stream,
     pub(crate) ingress: Ingress,
     pub(crate) connection: DynStream,
+    pub(crate) way: Way,
 }
 
 impl Exchange {
@@ -61,6 +63,7 @@ impl Exchange {
             stream,
             ingress,
             connection,
+            way,
         } = self;
         let bad_answer = || Refusal::BadAnswer {
             id: target.id.clone(),
@@ -80,6 +83,7 @@ impl Exchange {
         let activity = Activity::new();
         let io = Metered::new(
             connection,
+            way,
             Arc::clone(&activity),
             Arc::clone(&proxy.counters),
         );

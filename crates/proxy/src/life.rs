@@ -4,12 +4,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use soulbox_runtime::{Node, NodeEvent};
 use soulbox_types::{SandboxId, SandboxState};
 use tokio::sync::broadcast::error::RecvError;
@@ -105,7 +106,7 @@ impl Lives {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<Life>>> {
-        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lives.lock()
     }
 
     fn runs(&self, id: &SandboxId) -> bool {

@@ -1,4 +1,5 @@
 use std::{
+    net::Ipv4Addr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -6,20 +7,21 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
-use soulbox_runtime::Node;
+use soulbox_runtime::{DynStream, Node};
 use soulbox_types::{ENVD_PORT, SandboxState};
 
 use crate::{
-    Body, BoxError, Counters,
+    Body, BoxError, ClientConnection, Counters, Seldom, WayLimits,
     dial::dial,
     forward::Exchange,
     guard::is_control_route,
     ingress::admit,
-    life::{Lives, NotOpened},
+    life::{Life, Lives, NotOpened},
     refusal::{Audience, Refusal},
     route::{Route, Target, route},
     signature::SignedFile,
     wake::wake,
+    ways::{Way, Ways},
 };
 
 #[derive(Debug, Clone)]
@@ -31,6 +33,8 @@ pub struct ProxyConfig {
     pub idle_timeout: Duration,
     /// Streams that one sandbox may have open at a time.
     pub max_streams_per_sandbox: usize,
+    /// Of all sandboxes together.
+    pub ways: WayLimits,
 }
 
 impl ProxyConfig {
@@ -39,6 +43,7 @@ impl ProxyConfig {
             domain: domain.into().to_ascii_lowercase(),
             idle_timeout: Duration::from_hours(1),
             max_streams_per_sandbox: 2048,
+            ways: WayLimits::default(),
         }
     }
 }
@@ -54,6 +59,9 @@ pub(crate) struct Inner {
     pub(crate) config: ProxyConfig,
     pub(crate) node: Arc<dyn Node>,
     pub(crate) lives: Lives,
+    ways: Ways,
+    crowds: Seldom,
+    failed_dials: Seldom,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -61,11 +69,15 @@ impl Proxy {
     /// Must be called within a tokio runtime: it watches the node for sandboxes that end.
     pub fn new(node: Arc<dyn Node>, config: ProxyConfig) -> Self {
         let lives = Lives::watch(Arc::clone(&node));
+        let ways = Ways::new(config.ways);
         Self {
             inner: Arc::new(Inner {
                 config,
                 node,
                 lives,
+                ways,
+                crowds: Seldom::default(),
+                failed_dials: Seldom::default(),
                 counters: Arc::default(),
             }),
         }
@@ -143,16 +155,49 @@ impl Inner {
         let status = self.node.get(&target.id);
         let status = status.ok_or_else(|| Refusal::NotFound(target.id.clone()))?;
         let ingress = admit(&status.spec, &target, request.headers())?;
-        let connection = dial(&*self.node, &target, &stream.life).await?;
+        let client = request.extensions().get::<ClientConnection>().copied();
+        let (connection, way) = self.way_in(&target, &stream.life, client).await?;
         Exchange {
             proxy: Arc::clone(self),
             target,
             stream,
             ingress,
             connection,
+            way,
         }
         .run(request)
         .await
+    }
+
+    async fn way_in(
+        &self,
+        target: &Target,
+        life: &Life,
+        client: Option<ClientConnection>,
+    ) -> Result<(DynStream, Way), Refusal> {
+        let client = client.map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.address.ip());
+        let way = tokio::select! {
+            biased;
+            () = life.ended().cancelled() => return Err(Refusal::NotFound(target.id.clone())),
+            way = self.ways.take(client) => way,
+        };
+        let Some(mut way) = way else {
+            self.counters.crowded_out.fetch_add(1, Relaxed);
+            if let Some(unsaid) = self.crowds.now() {
+                tracing::warn!(
+                    sandbox_id = %target.id,
+                    %client,
+                    streams = self.counters.snapshot().open,
+                    unsaid,
+                    "refused a stream: too many are open, or too many of this client. A higher \
+                     limit of open files (LimitNOFILE, ulimit -n) allows more"
+                );
+            }
+            return Err(Refusal::CrowdedOut(target.id.clone()));
+        };
+        let connection = dial(&*self.node, target, life, &self.failed_dials).await?;
+        way.is_open();
+        Ok((connection, way))
     }
 
     fn signer(&self, file: &SignedFile) -> Option<Target> {

@@ -9,6 +9,9 @@ use soulbox_types::SandboxId;
 
 use crate::Body;
 
+/// In seconds. Whoever gets it has waited before.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     BadRequest(&'static str),
@@ -20,6 +23,7 @@ pub(crate) enum Refusal {
     NoAnswer { id: SandboxId, port: u16 },
     TooManyStreams(SandboxId),
     NoRoom(SandboxId),
+    CrowdedOut(SandboxId),
     MayNotWake(SandboxId),
     NotPublic(SandboxId),
     Changing(SandboxId),
@@ -48,7 +52,7 @@ impl Refusal {
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoRoom(_) | Self::CrowdedOut(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::MayNotWake(_) | Self::NotPublic(_) => StatusCode::FORBIDDEN,
             Self::Changing(_) => StatusCode::CONFLICT,
         }
@@ -73,6 +77,9 @@ impl Refusal {
             Self::NoRoom(_) => {
                 "The sandbox is paused, and the server has no room to wake it; try again soon"
             }
+            Self::CrowdedOut(_) => {
+                "The server has too many open connections to sandboxes; try again soon"
+            }
             Self::MayNotWake(_) => {
                 "The sandbox is paused, and only requests with its access token wake it"
             }
@@ -89,6 +96,7 @@ impl Refusal {
             Self::NotFound(id)
             | Self::TooManyStreams(id)
             | Self::NoRoom(id)
+            | Self::CrowdedOut(id)
             | Self::MayNotWake(id)
             | Self::NotPublic(id)
             | Self::Changing(id) => (Some(id), None),
@@ -140,6 +148,9 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Respon
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
     // Browser clients of the SDK must be able to read why.
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_ORIGIN,

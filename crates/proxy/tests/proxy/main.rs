@@ -5,6 +5,7 @@
     reason = "a failure here is a failed test"
 )]
 
+mod crowding;
 mod ingress;
 mod routing;
 mod streaming;
