@@ -1,19 +1,25 @@
 //! One server at a time claims addresses.
 //!
 //! Looking whether a range is free and taking it are two steps for the kernel: servers that start at
-//! the same moment would both find it free, and both keep it. The lock is on the network namespace
-//! itself: exactly what is shared, and nothing is left of it when its holder is killed.
+//! the same moment would both find it free, and both keep it. Whoever has this address and port has
+//! the turn: the kernel gives it to one socket of a network namespace, which is exactly what is
+//! shared; nothing is left of it when its holder is killed; and as the port is a privileged one,
+//! other users of the machine cannot keep servers from starting, as they could with a lock on a file
+//! that they may read.
 
-use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use crate::Error;
 use crate::error::Doing;
 
+/// Of loopback, which every namespace has to itself; nothing is ever sent there.
+const TURN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 213, 213, 213), 213);
 /// Others hold it for milliseconds. Shorter than a change of the network may take.
 const PATIENCE: Duration = Duration::from_secs(8);
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
@@ -21,29 +27,26 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 /// Ends when it is dropped, or with its process.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _namespace: File,
+    _socket: OwnedFd,
 }
 
 impl Turn {
     /// Blocks: for threads that may.
     pub(crate) fn take() -> Result<Self, Error> {
         let doing = || "waiting for other servers that take addresses".to_owned();
-        let namespace = File::open("/proc/thread-self/ns/net").doing(doing)?;
+        let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).doing(doing)?;
+        // Also where loopback is down.
+        sockopt::set_ip_freebind(&socket, true).doing(doing)?;
         let until = Instant::now() + PATIENCE;
         loop {
-            match flock(&namespace, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    return Ok(Self {
-                        _namespace: namespace,
-                    });
-                }
-                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
-                    thread::sleep(BETWEEN_TRIES);
-                }
-                Err(Errno::WOULDBLOCK) => {
+            match bind(&socket, &TURN) {
+                Ok(()) => return Ok(Self { _socket: socket }),
+                Err(Errno::ADDRINUSE) if Instant::now() < until => thread::sleep(BETWEEN_TRIES),
+                Err(Errno::ADDRINUSE) => {
                     return Err(Error::TimedOut {
-                        doing: "waiting for another process that locks the network namespace \
-                                (see it with `lslocks`)",
+                        doing: "waiting for another server that takes addresses and holds UDP \
+                                port 213 of 127.213.213.213 (see it with `ss -ulpn`)",
                         seconds: PATIENCE.as_secs(),
                     });
                 }
