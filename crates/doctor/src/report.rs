@@ -10,8 +10,10 @@ pub enum Outcome {
     /// Works, with less than one would like.
     Warn,
     Fail,
-    /// Not tried; the detail says why.
+    /// Not tried, as it is not there; the detail says what.
     Skipped,
+    /// Could not be tried: it may work or not. The detail says why.
+    Unknown,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +34,11 @@ pub struct Check {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierReport {
     pub tier: Tier,
+    /// It was tried, and works.
     pub available: bool,
+    /// Could not be tried: it may be available or not.
+    #[serde(default)]
+    pub unknown: bool,
     pub reason: String,
 }
 
@@ -75,6 +81,7 @@ impl Report {
                 Outcome::Warn => "warn",
                 Outcome::Fail => "FAIL",
                 Outcome::Skipped => "-",
+                Outcome::Unknown => "?",
             };
             line(format_args!(
                 "{word:>4}  {:width$}  {}",
@@ -84,9 +91,17 @@ impl Report {
                 line(format_args!("      {:width$}  → {advice}", ""));
             }
         }
-        line(format_args!("\nIsolation tiers"));
+        line(format_args!(
+            "\nIsolation tiers that this machine could give (SoulBox has the jail so far)"
+        ));
         for tier in &self.tiers {
-            let word = if tier.available { "yes" } else { "no" };
+            let word = match tier {
+                TierReport {
+                    available: true, ..
+                } => "yes",
+                TierReport { unknown: true, .. } => "?",
+                _ => "no",
+            };
             let name = format!("{:?}", tier.tier).to_lowercase();
             line(format_args!("{word:>4}  {name:width$}  {}", tier.reason));
         }
@@ -127,6 +142,14 @@ impl Finding {
         }
     }
 
+    pub(crate) fn unknown(reason: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Unknown,
+            detail: format!("unknown: {}", reason.into()),
+            advice: None,
+        }
+    }
+
     pub(crate) fn skipped(reason: impl Into<String>) -> Self {
         Self {
             outcome: Outcome::Skipped,
@@ -154,6 +177,7 @@ mod tests {
         let tier = TierReport {
             tier: Tier::Jail,
             available: false,
+            unknown: false,
             reason: "root failed".into(),
         };
         let report = Report {

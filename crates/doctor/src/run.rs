@@ -1,5 +1,6 @@
 use std::{path::PathBuf, time::Instant};
 
+use rustix::process::Uid;
 use soulbox_types::Tier;
 
 use crate::{
@@ -16,19 +17,50 @@ pub struct DoctorOptions {
 }
 
 /// Tries everything. Blocking; some seconds at most, longer only where a virtual machine hangs.
+///
+/// As another user than root, only what that user can find out: the rest would fail for the wrong
+/// reason, or work in another way than it would for the server.
 pub fn run(options: &DoctorOptions) -> Report {
-    let mut checks = Checks::default();
-    let scratch = Scratch::new(&options.data_dir);
-    let slow = |check: fn() -> Finding| {
-        if options.thorough {
-            check()
-        } else {
-            Finding::skipped("only when asked to be thorough")
-        }
+    let other_user = checks::identity::other_user();
+    let mut checks = Checks {
+        as_root: other_user.is_none(),
+        done: Vec::new(),
     };
+    checks.any_user("root", "root and capabilities", true, || {
+        other_user.map_or_else(checks::identity::root, nothing_to_try_with)
+    });
+    checks.any_user("kernel", "kernel", true, checks::identity::kernel);
+    try_the_jail(&mut checks, options);
+    checks.any_user("space", "free space", true, || {
+        checks::storage::space(&options.data_dir)
+    });
+    checks.any_user("limits", "limits of the kernel", false, || {
+        checks::storage::limits()
+    });
+    checks.any_user("landlock", "landlock", false, checks::features::landlock);
+    try_the_others(&mut checks, options);
 
-    checks.required("root", "root and capabilities", checks::identity::root);
-    checks.required("kernel", "kernel", checks::identity::kernel);
+    Report {
+        version: env!("CARGO_PKG_VERSION").into(),
+        kernel: checks::identity::release(),
+        tiers: tiers(&checks.done),
+        checks: checks.done,
+    }
+}
+
+fn nothing_to_try_with(uid: Uid) -> Finding {
+    Finding {
+        outcome: Outcome::Unknown,
+        detail: format!(
+            "running as uid {}: what needs root could not be tried",
+            uid.as_raw()
+        ),
+        advice: Some("run it as root: sudo soulbox doctor".into()),
+    }
+}
+
+fn try_the_jail(checks: &mut Checks, options: &DoctorOptions) {
+    let scratch = Scratch::new(&options.data_dir);
     checks.required("namespaces", "namespaces", || {
         checks::probes::namespaces(&scratch)
     });
@@ -51,11 +83,17 @@ pub fn run(options: &DoctorOptions) -> Report {
     checks.required("openat2", "openat2", || {
         checks::features::openat2(&options.data_dir)
     });
-    checks.required("space", "free space", || {
-        checks::storage::space(&options.data_dir)
-    });
-    checks.optional("limits", "limits of the kernel", checks::storage::limits);
-    checks.optional("landlock", "landlock", checks::features::landlock);
+}
+
+fn try_the_others(checks: &mut Checks, options: &DoctorOptions) {
+    let scratch = Scratch::new(&options.data_dir);
+    let slow = |check: fn() -> Finding| {
+        if options.thorough {
+            check()
+        } else {
+            Finding::unknown("left out, as it takes seconds")
+        }
+    };
     checks.optional("userfaultfd", "userfaultfd", checks::features::userfaultfd);
     checks.optional("runsc", "gVisor (runsc)", || slow(checks::tiers::runsc));
     checks.optional("kvm", "KVM: instructions in a guest", || {
@@ -65,28 +103,33 @@ pub fn run(options: &DoctorOptions) -> Report {
         slow(checks::tiers::boot)
     });
     checks.optional("docker", "Docker", checks::tiers::docker);
-
-    Report {
-        version: env!("CARGO_PKG_VERSION").into(),
-        kernel: checks::identity::release(),
-        tiers: tiers(&checks.0),
-        checks: checks.0,
-    }
 }
 
-#[derive(Default)]
-struct Checks(Vec<Check>);
+struct Checks {
+    as_root: bool,
+    done: Vec<Check>,
+}
 
 impl Checks {
+    /// As root only.
     fn required(&mut self, id: &str, title: &str, check: impl FnOnce() -> Finding) {
-        self.add(id, title, true, check);
+        self.of_root(id, title, true, check);
     }
 
+    /// As root only.
     fn optional(&mut self, id: &str, title: &str, check: impl FnOnce() -> Finding) {
-        self.add(id, title, false, check);
+        self.of_root(id, title, false, check);
     }
 
-    fn add(&mut self, id: &str, title: &str, required: bool, check: impl FnOnce() -> Finding) {
+    fn of_root(&mut self, id: &str, title: &str, required: bool, check: impl FnOnce() -> Finding) {
+        if self.as_root {
+            self.any_user(id, title, required, check);
+        } else {
+            self.any_user(id, title, required, || Finding::unknown("needs root"));
+        }
+    }
+
+    fn any_user(&mut self, id: &str, title: &str, required: bool, check: impl FnOnce() -> Finding) {
         let start = Instant::now();
         let Finding {
             outcome,
@@ -94,7 +137,7 @@ impl Checks {
             advice,
         } = check();
         let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.push(Check {
+        self.done.push(Check {
             id: id.into(),
             title: title.into(),
             outcome,
@@ -107,51 +150,66 @@ impl Checks {
 }
 
 fn tiers(checks: &[Check]) -> Vec<TierReport> {
-    let failed: Vec<_> = checks
-        .iter()
-        .filter(|c| c.required && matches!(c.outcome, Outcome::Fail | Outcome::Skipped))
-        .map(|c| c.title.as_str())
-        .collect();
-    let jail = TierReport {
-        tier: Tier::Jail,
-        available: failed.is_empty(),
-        reason: if failed.is_empty() {
-            "everything that it needs works".into()
-        } else {
-            format!("does not work: {}", failed.join("; "))
-        },
-    };
     let by_check = |tier, id: &str| {
         let check = checks.iter().find(|check| check.id == id);
-        let available = check.is_some_and(|c| matches!(c.outcome, Outcome::Ok | Outcome::Warn));
-        let reason = check.map(|c| c.detail.clone()).unwrap_or_default();
         TierReport {
             tier,
-            available,
-            reason,
+            available: check.is_some_and(|c| matches!(c.outcome, Outcome::Ok | Outcome::Warn)),
+            unknown: check.is_some_and(|c| c.outcome == Outcome::Unknown),
+            reason: check.map(|c| c.detail.clone()).unwrap_or_default(),
         }
     };
     vec![
-        jail,
+        jail(checks),
         by_check(Tier::Gvisor, "runsc"),
         by_check(Tier::Microvm, "kvm_boot"),
         by_check(Tier::Docker, "docker"),
     ]
 }
 
+fn jail(checks: &[Check]) -> TierReport {
+    let required = || checks.iter().filter(|check| check.required);
+    let failed: Vec<_> = required()
+        .filter(|c| matches!(c.outcome, Outcome::Fail | Outcome::Skipped))
+        .map(|c| c.title.as_str())
+        .collect();
+    let unknown: Vec<_> = required()
+        .filter(|c| c.outcome == Outcome::Unknown)
+        .collect();
+    let reason = match (failed.as_slice(), unknown.last()) {
+        ([], None) => "everything that it needs works".into(),
+        // They have one cause; the first of them tells who we are instead.
+        ([], Some(last)) => last.detail.clone(),
+        _ => format!("does not work: {}", failed.join("; ")),
+    };
+    TierReport {
+        tier: Tier::Jail,
+        available: failed.is_empty() && unknown.is_empty(),
+        unknown: failed.is_empty() && !unknown.is_empty(),
+        reason,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn checks(as_root: bool) -> Checks {
+        Checks {
+            as_root,
+            done: Vec::new(),
+        }
+    }
+
     fn with(outcome: Outcome) -> Vec<Check> {
-        let mut checks = Checks::default();
+        let mut checks = checks(true);
         checks.required("root", "root", || Finding::ok(""));
         checks.required("disk", "disks", || Finding {
             outcome,
             ..Finding::ok("")
         });
         checks.optional("docker", "docker", || Finding::skipped("no socket"));
-        checks.0
+        checks.done
     }
 
     #[test]
@@ -159,14 +217,29 @@ mod tests {
         assert!(tiers(&with(Outcome::Ok))[0].available);
         assert!(tiers(&with(Outcome::Warn))[0].available);
         let jail = &tiers(&with(Outcome::Fail))[0];
-        assert!(!jail.available);
+        assert!(!jail.available && !jail.unknown);
         assert_eq!(jail.reason, "does not work: disks");
     }
 
     #[test]
     fn what_was_not_tried_is_not_offered() {
         let docker = tiers(&with(Outcome::Ok)).pop().unwrap();
-        assert!(!docker.available);
+        assert!(!docker.available && !docker.unknown);
         assert_eq!(docker.reason, "no socket");
+        let jail = &tiers(&with(Outcome::Unknown))[0];
+        assert!(!jail.available && jail.unknown, "{jail:?}");
+    }
+
+    #[test]
+    fn another_user_than_root_does_not_try_what_only_root_can_answer() {
+        let mut checks = checks(false);
+        checks.any_user("kernel", "kernel", true, || Finding::ok("6.1"));
+        checks.required("disk", "disks", || unreachable!("it would fail"));
+        checks.optional("runsc", "gVisor", || unreachable!("it might work"));
+        let unknown = |check: &Check| check.outcome == Outcome::Unknown;
+        assert!(!unknown(&checks.done[0]) && checks.done[1..].iter().all(unknown));
+        let tiers = tiers(&checks.done);
+        assert!(tiers.iter().all(|tier| !tier.available), "{tiers:?}");
+        assert!(tiers[0].unknown && tiers[1].unknown, "{tiers:?}");
     }
 }

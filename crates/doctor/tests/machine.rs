@@ -105,25 +105,64 @@ fn a_folder_that_does_not_exist_yet_is_fine() {
     assert!(!path.exists());
 }
 
-#[test]
-fn without_root_the_refusal_says_what_to_do() {
-    if !is_root() {
-        return;
-    }
+/// As nobody, who may not see the folder that this program is in.
+fn unprivileged_doctor(arguments: &[&str]) -> Output {
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let program = dir.path().join("doctor");
     std::fs::copy(env!("CARGO_BIN_EXE_soulbox-doctor"), &program).unwrap();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
-    let output = Command::new("setpriv")
+    Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&program)
-        .args(["preflight", "/tmp"])
+        .args(arguments)
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+#[test]
+fn without_root_the_refusal_says_what_to_do() {
+    if !is_root() {
+        return;
+    }
+    let output = unprivileged_doctor(&["preflight", "/tmp"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success());
     assert!(text.contains("run it as root"), "{text}");
+}
+
+#[test]
+fn without_root_it_says_so_once_and_guesses_nothing() {
+    if !is_root() {
+        return;
+    }
+    let output = unprivileged_doctor(&["/tmp", "--json"]);
+    assert!(!output.status.success());
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let text = report.render();
+    assert!(report.checks[0].detail.contains("uid 65534"), "{text}");
+    assert_eq!(text.matches("run it as root").count(), 1, "{text}");
+    assert!(report.tiers.iter().all(|tier| !tier.available), "{text}");
+    for id in [
+        "namespaces",
+        "disk",
+        "cgroups",
+        "network",
+        "runsc",
+        "docker",
+    ] {
+        let check = report.check(id).unwrap();
+        assert_eq!(check.outcome, Outcome::Unknown, "{text}");
+        assert_eq!(
+            (check.detail.as_str(), &check.advice),
+            ("unknown: needs root", &None)
+        );
+    }
+    assert_eq!(
+        report.check("kernel").unwrap().outcome,
+        Outcome::Ok,
+        "{text}"
+    );
 }
 
 #[test]

@@ -151,7 +151,8 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 /// Find out what this machine can give, by trying it.
 ///
 /// Namespaces, disks, control groups, firewall, gVisor, virtual machines: each is really used and
-/// put away again. Exits with 0 when `soulbox serve` can run here.
+/// put away again. Needs root, as the server does: what could not be tried is marked `?`. Exits
+/// with 0 when `soulbox serve` can run here.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,9 @@
 //! Who we are, and on which kernel.
 
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::{
+    process::Uid,
+    thread::{CapabilitySet, capabilities},
+};
 
 use crate::report::Finding;
 
@@ -21,9 +24,14 @@ const NEEDED: [(CapabilitySet, &str); 11] = [
     (CapabilitySet::MKNOD, "mknod"),
 ];
 
-pub(crate) fn root() -> Finding {
+/// Who we are, unless that is root.
+pub(crate) fn other_user() -> Option<Uid> {
     let uid = rustix::process::geteuid();
-    if !uid.is_root() {
+    (!uid.is_root()).then_some(uid)
+}
+
+pub(crate) fn root() -> Finding {
+    if let Some(uid) = other_user() {
         return Finding::fail(
             format!("running as uid {}", uid.as_raw()),
             "SoulBox makes namespaces and mounts: run it as root (sudo soulbox …)",

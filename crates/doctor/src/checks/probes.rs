@@ -127,7 +127,7 @@ pub(crate) fn kvm(scratch: &Scratch) -> Finding {
 fn ask(name: &str, scratch: &Scratch, advice: &str, more: &str) -> Finding {
     if std::env::var_os(SCRATCH_VARIABLE).is_some() {
         // A program that does not know the subcommand would start itself over and over.
-        return Finding::skipped("already inside a probe");
+        return Finding::unknown("already inside a probe");
     }
     let asked = scratch.path().and_then(|dir| {
         let environment = [(SCRATCH_VARIABLE, dir.as_os_str())];
@@ -144,7 +144,7 @@ fn ask(name: &str, scratch: &Scratch, advice: &str, more: &str) -> Finding {
 
 fn judge(done: &Finished, advice: String) -> Finding {
     let Some(answer) = done.stdout.strip_prefix(GREETING) else {
-        return Finding::skipped("this program does not answer probes");
+        return Finding::unknown("this program does not answer probes");
     };
     match done.success {
         Some(true) => Finding::ok(answer.trim()),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use super::identity;
 use crate::{child, report::Finding};
 
 const GIB: u64 = 1 << 30;
@@ -77,7 +78,9 @@ pub(crate) fn limits() -> Finding {
             advice.push(how.to_owned());
         }
     }
-    if let Some(files) = getrlimit(Resource::Nofile).maximum
+    // Another user's limit says nothing about root's.
+    if identity::other_user().is_none()
+        && let Some(files) = getrlimit(Resource::Nofile).maximum
         && files < FILES
     {
         low.push(format!("at most {files} open files"));

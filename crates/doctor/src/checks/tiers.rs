@@ -43,13 +43,13 @@ pub(crate) fn boot() -> Finding {
         return Finding::skipped("no /dev/kvm");
     }
     let Some(qemu) = child::find(&format!("qemu-system-{}", std::env::consts::ARCH)) else {
-        return Finding::skipped(format!(
-            "not tested: qemu-system-{} is not installed",
+        return Finding::unknown(format!(
+            "it takes qemu-system-{} to try, which is not installed",
             std::env::consts::ARCH
         ));
     };
     let Some(kernel) = host_kernel() else {
-        return Finding::skipped("not tested: no kernel image in /boot");
+        return Finding::unknown("it takes a kernel image in /boot to try");
     };
     let kernel = kernel.display().to_string();
     let arguments = [
