@@ -1,0 +1,200 @@
+//! A sandbox is made: put on record, let in, started, opened up.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_runtime::{Disk, Error, LogLevel, Result, SandboxStatus, Stats};
+use soulbox_template::Template;
+use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
+use tokio_util::sync::CancellationToken;
+
+use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
+use crate::{
+    admission::{Ask, Resource, SetAside},
+    entry::Entry,
+    folder::Folder,
+};
+
+impl LocalNode {
+    pub(super) async fn create_in_task(
+        self: Arc<Self>,
+        spec: SandboxSpec,
+    ) -> Result<SandboxStatus> {
+        if spec.purpose == Purpose::User
+            && let Some(status) = self.hand_over(&spec).await?
+        {
+            return Ok(status);
+        }
+        match self.make(&spec).await? {
+            Some(_set_aside) => self.open_up(&spec).await,
+            None => self.existing(&spec.id).await,
+        }
+    }
+
+    /// Starts its processes, when there is room. What it will use is set aside until it is ready.
+    /// `None`: it is here already. On error nothing is left.
+    pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
+        let made = self.make_if_room(spec).await;
+        if made.is_err() {
+            self.runtime.forget_ready(&spec.id);
+        }
+        made
+    }
+
+    async fn make_if_room(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
+        let Some((folder, ending)) = self.begin(spec)? else {
+            return Ok(None);
+        };
+        let ask = match spec.purpose {
+            Purpose::Warm => Ask::Warm,
+            Purpose::User | Purpose::Build => Ask::New,
+        };
+        let permit = match self.admit(spec, ask, &ending).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                self.withdraw(&spec.id);
+                return Err(error);
+            }
+        };
+        let result = async {
+            let (written, wish, starts) = (folder.clone(), spec.clone(), self.starts(spec));
+            blocking(move || {
+                written.create(&wish)?;
+                if starts { written.unready() } else { Ok(()) }
+            })
+            .await?;
+            let origin = self.origin(spec, Disk::Fresh).await?;
+            self.runtime
+                .create(spec, origin, &|running| folder.started(running))
+                .await
+        }
+        .await;
+        if let Some(entry) = self.entries.lock().get(&spec.id) {
+            entry.made.send_replace(true);
+        }
+        let set_aside = permit.started();
+        if let Err(error) = result {
+            if matches!(error, Error::NoCapacity { .. }) {
+                // The only thing that the tier itself can be short of.
+                self.door.count_refusal(Resource::Slots);
+            }
+            self.finish(&spec.id, EndReason::CreateFailed, &error.to_string())
+                .await;
+            return Err(error);
+        }
+        Ok(Some(set_aside))
+    }
+
+    /// Puts the wish on record, in memory: from now on it can be ended. `None`: it is here already.
+    fn begin(&self, spec: &SandboxSpec) -> Result<Option<(Folder, CancellationToken)>> {
+        let folder = self.folder(&spec.id);
+        let mut entries = self.entries.lock();
+        if entries.contains_key(&spec.id) {
+            return Ok(None);
+        }
+        if spec.purpose == Purpose::Warm && self.pool.is_closed() {
+            return Err(Error::NoCapacity {
+                what: "the server stops".to_owned(),
+                retry_after: RETRY_PAUSE,
+            });
+        }
+        if let Some(snapshot) = &spec.snapshot
+            && self.snapshots.get(snapshot).is_none()
+        {
+            return Err(Error::TemplateNotFound(snapshot.clone()));
+        }
+        let tier = self.runtime.tier();
+        let entry = Entry::new(spec.clone(), SandboxState::Creating, tier, folder.clone());
+        let ending = entry.ending.clone();
+        entries.insert(spec.id.clone(), entry);
+        Ok(Some((folder, ending)))
+    }
+
+    /// It was not let in, and nothing was made. One whose end has begun is finished by whoever
+    /// began it.
+    fn withdraw(&self, id: &SandboxId) {
+        let withdrawn = {
+            let mut entries = self.entries.lock();
+            if let Some(entry) = entries.get(id) {
+                entry.made.send_replace(true);
+            }
+            let waits = |entry: &Entry| entry.state == SandboxState::Creating;
+            match entries.get(id) {
+                Some(entry) if waits(entry) => entries.remove(id),
+                _ => None,
+            }
+        };
+        if let Some(entry) = withdrawn {
+            entry.gone.send_replace(true);
+        }
+    }
+
+    /// Makes a sandbox whose processes run one that can be used. On error nothing is left.
+    pub(crate) async fn open_up(self: &Arc<Self>, spec: &SandboxSpec) -> Result<SandboxStatus> {
+        let id = &spec.id;
+        if let Err(error) = self.get_ready_on_record(spec).await {
+            self.finish(id, EndReason::CreateFailed, &error.to_string())
+                .await;
+            return Err(error);
+        }
+        let status = {
+            let mut entries = self.entries.lock();
+            let entry = entries
+                .get_mut(id)
+                .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+            if entry.state != SandboxState::Creating {
+                // Ended while it was being made: whoever did that waited for us and cleans up.
+                return Err(Error::SandboxNotFound(id.clone()));
+            }
+            entry.state = SandboxState::Running;
+            entry.note(LogLevel::Info, "sandbox started");
+            entry.status()
+        };
+        self.watch_over(id);
+        self.learn_what_it_needs(spec);
+        Ok(status)
+    }
+
+    /// Of a template with a start command: others are all alike.
+    fn learn_what_it_needs(self: &Arc<Self>, spec: &SandboxSpec) {
+        let has_start = |template: &Template| template.start.is_some();
+        if spec.purpose != Purpose::User
+            || !self.templates().of(spec).is_some_and(|t| has_start(&t))
+        {
+            return;
+        }
+        let (node, spec) = (Arc::clone(self), spec.clone());
+        tokio::spawn(async move {
+            if let Ok(stats) = node.runtime.stats(&spec.id).await {
+                node.learn(&spec, &stats);
+            }
+        });
+    }
+
+    pub(crate) fn learn(&self, spec: &SandboxSpec, stats: &Stats) {
+        let used = stats.memory_bytes.saturating_sub(stats.memory_cache_bytes);
+        self.door.estimates.learn(spec, used);
+    }
+
+    /// A second create of the same sandbox waits for the first.
+    async fn existing(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        let waited = tokio::time::timeout(DESTROY_LIMIT, async {
+            loop {
+                let status = self.entries.lock().get(id).map(Entry::status);
+                match status {
+                    Some(status) if status.state == SandboxState::Destroying => {
+                        return Err(Error::SandboxNotFound(id.clone()));
+                    }
+                    Some(status) if status.state == SandboxState::Creating => {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    Some(status) => return Ok(status),
+                    None => return Err(Error::SandboxNotFound(id.clone())),
+                }
+            }
+        });
+        waited.await.map_err(|_| Error::Timeout {
+            what: "the first create",
+            limit: DESTROY_LIMIT,
+        })?
+    }
+}

@@ -1,0 +1,97 @@
+//! A sandbox ends for good.
+
+use std::sync::Arc;
+
+use soulbox_runtime::{End, NodeEvent, Result};
+use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState, UnixMillis};
+
+use super::{LocalNode, RETRY_PAUSE, blocking};
+use crate::folder::Folder;
+
+impl LocalNode {
+    /// Ends a sandbox for good. Several callers may meet here: the first does the work, the
+    /// others wait for it.
+    pub(crate) async fn finish(self: &Arc<Self>, id: &SandboxId, reason: EndReason, detail: &str) {
+        let first = {
+            let mut entries = self.entries.lock();
+            let Some(entry) = entries.get_mut(id) else {
+                return;
+            };
+            let first = entry.state != SandboxState::Destroying;
+            entry.state = SandboxState::Destroying;
+            entry.ending.cancel();
+            first.then(|| {
+                let end = End {
+                    spec: Arc::clone(&entry.spec),
+                    reason,
+                    detail: detail.to_owned(),
+                    at: UnixMillis::now(),
+                };
+                entry.end = Some(end.clone());
+                let (made, turn) = (entry.made.subscribe(), Arc::clone(&entry.turn));
+                (end, entry.folder.clone(), made, turn)
+            })
+        };
+        let Some((end, folder, mut made, turn)) = first else {
+            return;
+        };
+        // What is still being made cannot be torn down. The runtime bounds its own start.
+        let _made = made.wait_for(|made| *made).await.is_ok();
+        // A pause or resume under way ends first; it is bounded too.
+        let _ours = turn.lock().await;
+        tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
+        let mut attempt = 0_u32;
+        while let Err(error) = self.tear_down(&end, &folder).await {
+            attempt += 1;
+            // The pause grows to a minute: what fails for long is not mended by haste.
+            tracing::error!(sandbox = %id, %error, attempt, "could not end the sandbox; trying again");
+            tokio::time::sleep(RETRY_PAUSE * attempt.min(60)).await;
+        }
+        self.pool.forget(id, reason);
+        let purpose = match self.entries.lock().remove(id) {
+            Some(entry) => {
+                entry.gone.send_replace(true);
+                entry.spec.purpose
+            }
+            None => Purpose::User,
+        };
+        self.door.something_changed();
+        if purpose == Purpose::User {
+            self.tell(NodeEvent::Ended {
+                id: id.clone(),
+                reason,
+                detail: detail.to_owned(),
+            });
+        }
+    }
+
+    async fn tear_down(&self, end: &End, folder: &Folder) -> Result<()> {
+        let id = &end.spec.id;
+        let (marking, mark) = (folder.clone(), end.clone());
+        let running = blocking(move || {
+            // A full disk must not keep a sandbox alive: the marker is for the next start.
+            if let Err(error) = marking.ended(&mark) {
+                tracing::warn!(%error, "could not mark the end of a sandbox");
+            }
+            marking.running()
+        })
+        .await
+        .unwrap_or_default();
+        self.runtime.destroy(id, running.as_ref()).await?;
+        let (removing, ends, id) = (folder.clone(), self.ends.clone(), id.clone());
+        let told = is_told(end);
+        blocking(move || {
+            if told {
+                removing.remove_into(&ends, &id)
+            } else {
+                removing.remove()
+            }
+        })
+        .await
+    }
+}
+
+/// Whether somebody may ask why it ended: of one that failed to be made, its create was told.
+pub(super) fn is_told(end: &End) -> bool {
+    end.spec.purpose == Purpose::User && end.reason != EndReason::CreateFailed
+}

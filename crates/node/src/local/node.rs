@@ -1,0 +1,203 @@
+//! What others ask of the node.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use soulbox_runtime::{
+    AddedLayer, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result,
+    SandboxStatus, Snapshot, Stats, WarmWish,
+};
+use soulbox_types::{
+    ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
+    UnixMillis,
+};
+use tokio::sync::broadcast;
+
+use super::{DESTROY_LIMIT, LocalNode, blocking, finish::is_told, running};
+use crate::{entry::Entry, logs};
+
+#[async_trait]
+impl Node for LocalNode {
+    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId> {
+        self.claim(wish)
+    }
+
+    fn ready_id(&self) -> SandboxId {
+        self.runtime.ready_id().unwrap_or_else(SandboxId::random)
+    }
+
+    fn forget_ready(&self, id: &SandboxId) {
+        self.runtime.forget_ready(id);
+    }
+
+    fn retire(&self, build: &str) {
+        self.retire_build(build);
+    }
+
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
+        in_task(self.owned()?.export_in_task(id.clone(), target.to_owned())).await
+    }
+
+    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
+        in_task(self.owned()?.create_in_task(spec)).await
+    }
+
+    async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
+        let Some(mut gone) = self.entries.lock().get(id).map(|e| e.gone.subscribe()) else {
+            return Ok(());
+        };
+        let (node, target) = (self.owned()?, id.clone());
+        tokio::spawn(async move { node.finish(&target, reason, "asked for").await });
+        match tokio::time::timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await {
+            // The sender is dropped with the entry, which happens last.
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Timeout {
+                what: "the sandbox's end",
+                limit: DESTROY_LIMIT,
+            }),
+        }
+    }
+
+    async fn unrecorded_ends(&self) -> Vec<End> {
+        // Those under way first: what leaves them meanwhile is among the files by then.
+        let mut all: HashMap<SandboxId, End> = {
+            let entries = self.entries.lock();
+            let ends = entries.values().filter_map(|entry| entry.end.clone());
+            ends.filter(is_told)
+                .map(|end| (end.spec.id.clone(), end))
+                .collect()
+        };
+        let ends = self.ends.clone();
+        match blocking(move || ends.list()).await {
+            Ok(written) => all.extend(written.into_iter().map(|end| (end.spec.id.clone(), end))),
+            Err(error) => tracing::error!(%error, "why sandboxes ended is not known"),
+        }
+        all.into_values().collect()
+    }
+
+    async fn forget_end(&self, id: &SandboxId) {
+        let (ends, id) = (self.ends.clone(), id.clone());
+        let forgotten = blocking(move || {
+            let failed = |e| Error::io("could not remove the file of an end", e);
+            ends.forget(&id).map_err(failed)
+        });
+        if let Err(error) = forgotten.await {
+            // The next start finds it again, and that it is on record.
+            tracing::warn!(%error, "an end is not forgotten");
+        }
+    }
+
+    async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()> {
+        in_task(self.owned()?.set_network_in_task(id.clone(), network)).await
+    }
+
+    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+        in_task(self.owned()?.pause_in_task(id.clone(), keep)).await
+    }
+
+    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+        in_task(self.owned()?.resume_in_task(id.clone(), deadline, want)).await
+    }
+
+    async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot> {
+        in_task(self.owned()?.snapshot_in_task(id.clone(), snapshot)).await
+    }
+
+    async fn delete_snapshot(&self, snapshot: &TemplateId) -> Result<()> {
+        in_task(self.owned()?.delete_snapshot_in_task(snapshot.clone())).await
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        self.snapshots.list()
+    }
+
+    fn paused(&self, id: &SandboxId) -> Option<Paused> {
+        let entries = self.entries.lock();
+        entries
+            .get(id)
+            .filter(|e| e.is_shown() && e.state == SandboxState::Paused)
+            .and_then(|e| e.paused)
+    }
+
+    async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
+        let folder = {
+            let entries = self.entries.lock();
+            let entry = running(&entries, id)?;
+            entry.folder.clone()
+        };
+        blocking(move || folder.lease(deadline)).await?;
+        let mut entries = self.entries.lock();
+        let entry = entries
+            .get_mut(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        Arc::make_mut(&mut entry.spec).deadline = deadline;
+        entry.deadline.send_replace(deadline);
+        Ok(())
+    }
+
+    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        let entries = self.entries.lock();
+        entries.get(id).filter(|e| e.is_shown()).map(Entry::status)
+    }
+
+    fn list(&self) -> Vec<SandboxStatus> {
+        let entries = self.entries.lock();
+        let here = entries.values().filter(|e| e.is_shown());
+        here.map(Entry::status).collect()
+    }
+
+    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
+        running(&self.entries.lock(), id)?;
+        self.runtime.dial(id, port).await
+    }
+
+    async fn stats(&self, id: &SandboxId) -> Result<Stats> {
+        running(&self.entries.lock(), id)?;
+        self.runtime.stats(id).await
+    }
+
+    fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
+        let entries = self.entries.lock();
+        entries
+            .get(id)
+            .filter(|e| e.is_shown())
+            .map(Entry::samples)
+            .unwrap_or_default()
+    }
+
+    async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
+        let (mut entries, token) = {
+            let entries = self.entries.lock();
+            let here = entries.get(id).filter(|e| e.is_shown());
+            let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+            // envd's own part cannot be had while it rests: nobody inside would answer.
+            let token =
+                (entry.state == SandboxState::Running).then(|| entry.spec.node_token.clone());
+            (entry.notes(), token)
+        };
+        if let Some(token) = token
+            && let Ok(stream) = self.runtime.dial(id, ENVD_PORT).await
+        {
+            entries.extend(logs::from_envd(stream, &token).await);
+        }
+        entries.sort_by_key(|e| e.at);
+        Ok(entries)
+    }
+
+    fn events(&self) -> broadcast::Receiver<NodeEvent> {
+        self.events.subscribe()
+    }
+}
+
+/// Runs to its end even when the caller goes away.
+async fn in_task<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::io(
+            "a task of the node failed",
+            std::io::Error::other(error),
+        )),
+    }
+}
