@@ -240,6 +240,21 @@ fn alive(pid: u64) -> bool {
         .is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
+/// One that was killed: the kernel takes a moment.
+async fn dead(pid: u64) {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let gone = tokio::time::timeout(LIMIT, async {
+        while alive(pid) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let in_time = gone.await.is_ok();
+    assert!(
+        in_time,
+        "process {pid} was killed and lives after {LIMIT:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_lives_answers_and_leaves_nothing() {
     let Some(fixture) = Fixture::new() else {
@@ -807,9 +822,7 @@ async fn a_berth_whose_init_died_is_made_again() {
     let group = jail.cgroups().existing(id.as_str());
     let waiting = u64::from(group.pids().unwrap()[0]);
     group.kill_all().unwrap();
-    while alive(waiting) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    dead(waiting).await;
     let spec = spec_with(&fixture, id);
     create(&jail, &spec).await;
     assert!(health(&jail, &spec).await.contains("204"));

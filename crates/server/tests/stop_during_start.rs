@@ -5,6 +5,11 @@ use std::{fs, path::Path, process::Command, time::Duration};
 
 use soulbox_server::{Config, Settings, serve};
 
+/// For a start to come to what is waited for. With the next one, less than what a test may take.
+const MOMENT: Duration = Duration::from_secs(75);
+/// The server's own bound for taking a start back is a minute.
+const STOP: Duration = Duration::from_secs(70);
+
 /// The tag of everything that the server makes.
 fn tag(data_dir: &Path) -> Option<String> {
     let text = fs::read(data_dir.join("instance.json")).ok()?;
@@ -41,10 +46,14 @@ fn tables(tag: &str) -> Vec<String> {
     tables.map(str::to_owned).collect()
 }
 
-async fn until(mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+/// Whether it came to hold in time: the first start makes the template.
+async fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(MOMENT, waiting).await.is_ok()
 }
 
 fn config(data_dir: &Path) -> Option<Config> {
@@ -62,10 +71,16 @@ fn config(data_dir: &Path) -> Option<Config> {
     Some(config.unwrap())
 }
 
-async fn serve_until(config: &Config, stop: impl Future<Output = ()>) {
-    let served = serve(config.clone(), stop);
-    let ended = tokio::time::timeout(Duration::from_mins(2), served).await;
-    ended.unwrap().unwrap();
+/// Stops the server when `holds`; also when it never does, so that this leaves nothing either.
+async fn serve_until(config: &Config, what: &str, holds: impl FnMut() -> bool) {
+    let mut held = false;
+    let served = serve(config.clone(), async { held = until(holds).await });
+    let ended = tokio::time::timeout(MOMENT + STOP, served).await;
+    let Ok(served) = ended else {
+        panic!("the server, stopped at {what}, did not end within {STOP:?}");
+    };
+    served.unwrap();
+    assert!(held, "{what}: not seen within {MOMENT:?} of the start");
 }
 
 type IsThere = Box<dyn Fn(&str) -> bool>;
@@ -88,8 +103,8 @@ async fn a_stop_during_the_start_leaves_neither_links_nor_rules_nor_groups() {
         ("the rules", Box::new(|tag| !tables(tag).is_empty())),
     ];
     for (what, is_there) in moments {
-        let stop = until(|| tag(&data_dir).is_some_and(|tag| is_there(&tag)));
-        serve_until(&config, stop).await;
+        let holds = || tag(&data_dir).is_some_and(|tag| is_there(&tag));
+        serve_until(&config, what, holds).await;
         let tag = tag(&data_dir).unwrap();
         let left = (links(&tag), tables(&tag), groups(&tag));
         assert_eq!(left, (vec![], vec![], vec![]), "stopped at {what}");
@@ -105,7 +120,7 @@ fn nothing_is_written_after_a_start_that_was_stopped() {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let begun = || data_dir.join("templates").exists();
-    runtime.block_on(serve_until(&config, until(begun)));
+    runtime.block_on(serve_until(&config, "the templates' folder", begun));
     fs::remove_dir_all(&data_dir).unwrap();
     // Waits for threads that are still at work.
     drop(runtime);
