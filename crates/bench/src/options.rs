@@ -115,6 +115,8 @@ pub struct Options {
     pub server: ServerChoice,
     /// As it was typed, for the report; without secrets.
     pub command: String,
+    /// That the program was built from, for the report.
+    pub commit: Option<&'static str>,
     pub quick: bool,
     pub suites: BTreeSet<Suite>,
     /// Timed rounds per way.
@@ -147,6 +149,7 @@ impl Options {
         Self {
             server,
             command: String::new(),
+            commit: None,
             quick: false,
             suites: Suite::ALL.into(),
             rounds: 50,

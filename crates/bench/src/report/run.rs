@@ -14,7 +14,7 @@ pub struct Run {
     pub command: String,
     pub rounds: usize,
     pub quick: bool,
-    /// Of the source, if whoever built it said so in `SOULBOX_COMMIT`.
+    /// Of the source, if that was known when it was built.
     pub commit: Option<&'static str>,
     /// Of every time that has no unit of its own.
     pub unit: &'static str,
@@ -29,7 +29,7 @@ impl Run {
             command: options.command.clone(),
             rounds: options.rounds,
             quick: options.quick,
-            commit: option_env!("SOULBOX_COMMIT").filter(|commit| !commit.is_empty()),
+            commit: options.commit,
             unit: "ms",
             doubts: doubts(options.quick, options.rounds, load(), cpus),
         }

@@ -71,6 +71,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
     };
     args.apply(&mut options);
     options.command = typed(std::env::args());
+    options.commit = Some(env!("SOULBOX_COMMIT")).filter(|commit| !commit.is_empty());
     Ok(options)
 }
 
