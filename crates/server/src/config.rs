@@ -3,6 +3,7 @@
 
 mod admission;
 mod endpoint;
+mod machine;
 mod mirror;
 mod span;
 
@@ -275,7 +276,10 @@ impl TryFrom<ServeArgs> for Config {
             .map(Settings::from_file)
             .transpose()?
             .unwrap_or_default();
-        args.settings.or(file).try_into()
+        let settings = args.settings.or(file);
+        let config = Self::try_from(settings.clone())?;
+        machine::check(&settings, &config.data_dir)?;
+        Ok(config)
     }
 }
 

@@ -1,14 +1,13 @@
 //! From an accepted socket to requests: TLS, HTTP/1.1 and HTTP/2, and an orderly end.
 //!
 //! - `places`: how many connections there may be
-//! - `guests`: who is there, and who leaves when it is full
+//! - `guests`: who is there, who waits to come in, and who leaves when it is full
 //! - `socket`, `answer`: what keeps a guest's place, and what keeps it from being asked to leave
 
 mod answer;
 mod desk;
 mod guests;
 mod places;
-mod seldom;
 mod socket;
 
 use std::{convert::Infallible, io, net::SocketAddr, os::fd::AsRawFd, sync::Arc, time::Duration};
@@ -19,10 +18,10 @@ use hyper_util::{
     server::conn::auto,
 };
 use rustix::io::Errno;
-use soulbox_proxy::ClientConnection;
+use soulbox_proxy::{ClientConnection, Seldom};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -32,8 +31,7 @@ pub(crate) use guests::{GuestStats, Guests};
 pub(crate) use places::Places;
 
 use answer::accompany;
-use guests::{Mood, Presence};
-use seldom::Seldom;
+use guests::{Arrival, Mood, Newcomer, Presence};
 use socket::GuestSocket;
 
 /// Longer than the 620 s for which E2B's clients rely on an idle connection.
@@ -43,7 +41,7 @@ const FIRST_REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// How long streams may go on after the server was told to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// For a guest who was asked to leave: a round trip of HTTP/2, or the rest of a head.
+/// For a guest who was asked to leave: a round trip of HTTP/2, or the rest of a next head.
 const FAREWELL: Duration = Duration::from_millis(250);
 /// Accepting failed, mostly for want of file descriptors: others must end first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -62,6 +60,7 @@ pub(crate) struct Connections {
     guests: Guests,
     http: Arc<auto::Builder<TokioExecutor>>,
     open: TaskTracker,
+    refusals: Arc<Seldom>,
     /// No new requests.
     stopping: CancellationToken,
     /// No more patience.
@@ -75,15 +74,16 @@ impl Connections {
             guests,
             http: Arc::new(http_builder()),
             open: TaskTracker::new(),
+            refusals: Arc::default(),
             stopping: CancellationToken::new(),
             cut: CancellationToken::new(),
         }
     }
 
     /// Accepts until [`Connections::drain`] is called. Nothing that a client does holds it up, but
-    /// for a moment when every place is taken by somebody busy.
+    /// for a moment when every place is taken.
     pub(crate) async fn accept(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
-        let (mut failures, mut refusals) = (Seldom::default(), Seldom::default());
+        let failures = Seldom::default();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -105,26 +105,57 @@ impl Connections {
                 }
             };
             let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
-            let guest = tokio::select! {
+            let (this, tls) = (self.clone(), tls.clone());
+            let arrival = tokio::select! {
                 biased;
                 () = self.stopping.cancelled() => return,
-                guest = self.guests.place(peer.ip(), descriptor) => guest,
+                arrival = self.guests.arrive(peer.ip(), descriptor) => arrival,
             };
-            let Some(guest) = guest else {
-                if let Some(unsaid) = refusals.now() {
-                    let guests = self.guests.stats();
-                    tracing::warn!(
-                        busy = guests.busy,
-                        unsaid,
-                        "closed a new connection: every place is taken by a busy one. A higher \
-                         limit of open files (LimitNOFILE, ulimit -n) gives more places"
-                    );
+            match arrival {
+                Arrival::Placed(guest) => {
+                    let socket = GuestSocket::new(socket, guest);
+                    self.open.spawn(this.connection(socket, peer, tls));
                 }
-                continue;
-            };
-            let socket = GuestSocket::new(socket, guest);
-            self.open
-                .spawn(self.clone().connection(socket, peer, tls.clone()));
+                Arrival::Waits(newcomer) => {
+                    self.open.spawn(this.wait(newcomer, socket, peer, tls));
+                }
+                Arrival::Refused => self.note_refusal(peer),
+            }
+        }
+    }
+
+    async fn wait(
+        self,
+        newcomer: Newcomer,
+        socket: TcpStream,
+        peer: SocketAddr,
+        tls: Option<TlsAcceptor>,
+    ) {
+        let guest = tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => return,
+            guest = newcomer.place() => guest,
+        };
+        match guest {
+            Some(guest) => {
+                drop(newcomer);
+                let socket = GuestSocket::new(socket, guest);
+                self.connection(socket, peer, tls).await;
+            }
+            None => self.note_refusal(peer),
+        }
+    }
+
+    fn note_refusal(&self, peer: SocketAddr) {
+        if let Some(unsaid) = self.refusals.now() {
+            let guests = self.guests.stats();
+            tracing::warn!(
+                %peer,
+                busy = guests.busy,
+                unsaid,
+                "closed a new connection: every place is taken by a busy one. A higher limit of \
+                 open files (LimitNOFILE, ulimit -n) gives more places"
+            );
         }
     }
 
@@ -190,6 +221,10 @@ impl Connections {
             () = presence.leave().cancelled() => false,
             () = overstayed(&presence) => false,
         };
+        if !stays && presence.mood().0 == Mood::Silent {
+            // There is nothing to finish.
+            return;
+        }
         connection.as_mut().graceful_shutdown();
         loop {
             tokio::select! {

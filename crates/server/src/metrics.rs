@@ -292,6 +292,12 @@ impl Collector for Live {
         )?;
         counter(
             &mut encoder,
+            "proxy_crowded_out",
+            "Requests refused since too many streams to sandboxes were open",
+            proxy.crowded_out,
+        )?;
+        counter(
+            &mut encoder,
             "proxy_cut",
             "Streams aborted since the sandbox broke off",
             proxy.cut,
@@ -334,6 +340,7 @@ impl GuestStats {
             ("silent", signed(self.silent as u64)),
             ("idle", signed(self.idle as u64)),
             ("busy", signed(self.busy as u64)),
+            ("stalled", signed(self.stalled as u64)),
         ];
         let help = "Connections of clients, by what they do";
         gauges(encoder, "connections_open", help, "state", &moods)?;

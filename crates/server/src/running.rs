@@ -79,7 +79,9 @@ pub(crate) async fn run(
     parts: Parts,
     shutdown: impl Future<Output = ()>,
 ) {
-    let proxy = Proxy::new(Arc::clone(&parts.node), ProxyConfig::new(domain));
+    let mut config = ProxyConfig::new(domain);
+    config.ways = parts.places.ways;
+    let proxy = Proxy::new(Arc::clone(&parts.node), config);
     let guests = Guests::new(parts.places);
     let metrics = Metrics::new(Sources {
         node: parts.node,

@@ -131,6 +131,22 @@ fn impossible_values_are_refused_with_the_option_named() {
 }
 
 #[test]
+fn reserves_that_this_machine_can_never_keep_are_refused_with_what_it_has() {
+    let config = |option, mib| {
+        Config::try_from(ServeArgs {
+            config: None,
+            settings: flags(&["--data-dir", "/tmp/not/yet", option, mib]),
+        })
+    };
+    for option in ["--reserve-memory-mb", "--min-free-disk-mb"] {
+        let error = config(option, "4294967295").unwrap_err().to_string();
+        assert!(error.starts_with(option), "{error}");
+        assert!(error.matches("MiB").count() > 1, "{error}");
+        assert!(config(option, "1").is_ok());
+    }
+}
+
+#[test]
 fn times_are_read_as_people_write_them() {
     let seconds = |text: &str| text.parse::<Span>().map(|span| span.0.as_secs());
     assert_eq!(seconds("300"), Ok(300));

@@ -2,32 +2,34 @@
 //!
 //! ```text
 //! silent ──first request──► busy ◄──request──► idle
-//!    │                                           │
-//!    └────────────── asked to leave ◄────────────┘
+//!    │                        │                  │
+//!    │                 does not read             │
+//!    │                        ▼                  │
+//!    └──────────────► asked to leave ◄───────────┘
 //! ```
 //!
-//! Only who is silent or idle is asked to leave, the oldest first; never anybody in the middle of a
-//! request, an answer or a tunnel. Clients keep idle connections in pools and notice when one was
-//! closed; a client that has been silent for a second has nothing to ask.
+//! Who is silent or idle is asked to leave, and who has not taken a byte of what it asked for in
+//! half a minute is cut; never anybody else in the middle of a request, an answer or a tunnel,
+//! however quiet. Clients keep idle connections in pools and notice when one was closed; a client
+//! that has been silent for a second has nothing to ask.
 
 mod book;
+mod newcomer;
+mod queue;
+mod stall;
+mod vacancies;
 
-use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::places::Places;
 use book::Book;
 pub(crate) use book::{GuestStats, Mood};
-
-/// For one of the others to finish, when all are busy. Longer than creates wait at the door of a
-/// full machine.
-const PLACE_WAIT: Duration = Duration::from_secs(5);
+pub(crate) use newcomer::{Arrival, Newcomer};
+pub(crate) use stall::Stall;
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -75,45 +77,6 @@ impl Guests {
         }
     }
 
-    /// A place for somebody from this address, whose socket has this number. Others leave for it;
-    /// `None` when nobody could in time.
-    pub(crate) async fn place(&self, address: IpAddr, descriptor: u64) -> Option<Guest> {
-        let shared = &self.shared;
-        let deadline = Instant::now() + PLACE_WAIT;
-        let mut left_before = None;
-        loop {
-            // Registered before looking: what comes in between is not missed.
-            let mut changed = pin!(shared.changed.notified());
-            changed.as_mut().enable();
-            {
-                let mut book = shared.book.lock();
-                let left_before = *left_before.get_or_insert(book.left());
-                // When one has left, its descriptor is free in place of this one.
-                let descriptor = if book.left() == left_before {
-                    descriptor
-                } else {
-                    0
-                };
-                if shared.places.has_room(book.open(), descriptor) {
-                    let (number, leave) = book.enter(address, &shared.places);
-                    drop(book);
-                    return Some(Guest {
-                        presence: Presence {
-                            shared: Arc::clone(shared),
-                            number,
-                            leave,
-                        },
-                    });
-                }
-                book.ask_to_leave(Some(address), &shared.places);
-            }
-            if timeout_at(deadline, changed).await.is_err() {
-                shared.book.lock().refused();
-                return None;
-            }
-        }
-    }
-
     /// Descriptors have run out: some of those who do nothing leave.
     pub(crate) fn make_way(&self) {
         self.shared
@@ -144,20 +107,16 @@ impl Drop for Guest {
 impl Presence {
     /// A request has come.
     pub(crate) fn request(&self) -> Underway {
-        self.begin(true)
-    }
-
-    /// The client does not take the bytes that are for it as fast as they come.
-    pub(crate) fn stalled_write(&self) -> Underway {
-        self.begin(false)
-    }
-
-    fn begin(&self, asked: bool) -> Underway {
-        self.shared.book.lock().begin(self.number, asked);
+        self.shared.book.lock().begin(self.number);
         Underway {
             presence: self.clone(),
             for_good: false,
         }
+    }
+
+    /// The client does not take the bytes that are for it as fast as they come.
+    pub(crate) fn stalls(&self) -> Stall {
+        Stall::begin(self.clone())
     }
 
     /// What it does, and since when.

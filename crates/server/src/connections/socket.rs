@@ -1,5 +1,6 @@
 //! A guest's socket. It holds the guest's place wherever it goes, also into a tunnel, and notes
-//! when the client is slow to take what it asked for.
+//! when the client is slow to take what it asked for; too slow, when the place is needed, and the
+//! next write fails.
 
 use std::{
     io,
@@ -12,13 +13,13 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::guests::{Guest, Presence, Underway};
+use super::guests::{Guest, Presence, Stall};
 
 #[derive(Debug)]
 pub(super) struct GuestSocket {
     // In this order: the descriptor is free before the place is.
     socket: TcpStream,
-    stalled: Option<Underway>,
+    stall: Option<Stall>,
     guest: Guest,
 }
 
@@ -26,7 +27,7 @@ impl GuestSocket {
     pub(super) fn new(socket: TcpStream, guest: Guest) -> Self {
         Self {
             socket,
-            stalled: None,
+            stall: None,
             guest,
         }
     }
@@ -35,13 +36,25 @@ impl GuestSocket {
         self.guest.presence()
     }
 
-    fn note<T>(&mut self, written: Poll<T>) -> Poll<T> {
-        match &written {
-            Poll::Ready(_) => self.stalled = None,
-            Poll::Pending if self.stalled.is_none() => {
-                self.stalled = Some(self.guest.presence().stalled_write());
-            }
-            Poll::Pending => {}
+    fn note(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() && self.stall.is_none() {
+            return written;
+        }
+        let guest = &self.guest;
+        let stall = self.stall.get_or_insert_with(|| guest.presence().stalls());
+        // A cut is final, even if the client reads in the same moment.
+        if stall.poll_cut(cx).is_ready() {
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the client does not read, and others need its place",
+            )));
+        }
+        if written.is_ready() {
+            self.stall = None;
         }
         written
     }
@@ -64,7 +77,7 @@ impl AsyncWrite for GuestSocket {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, buf);
-        self.note(written)
+        self.note(cx, written)
     }
 
     fn poll_write_vectored(
@@ -73,7 +86,7 @@ impl AsyncWrite for GuestSocket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
-        self.note(written)
+        self.note(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

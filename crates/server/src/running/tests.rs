@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use soulbox_proxy::WayLimits;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -34,10 +35,16 @@ struct World {
 }
 
 fn world() -> World {
-    world_with(Places {
-        most: 1000,
+    world_with(places(1000))
+}
+
+fn places(most: usize) -> Places {
+    Places {
+        most,
         crowded_from: u64::MAX,
-    })
+        waiting: 16,
+        ways: WayLimits::default(),
+    }
 }
 
 fn world_with(places: Places) -> World {

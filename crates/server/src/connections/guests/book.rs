@@ -2,17 +2,23 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     time::Duration,
 };
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::{queue::Queue, vacancies::Vacancies};
 use crate::connections::places::Places;
 
 /// A client that connects to ask something has asked by then.
 const SILENCE: Duration = Duration::from_secs(1);
+/// Longer than a busy client or a bad line takes to read again.
+const NOT_READING: Duration = Duration::from_secs(30);
+/// Of all places, so much is for those who have not asked yet. More of them than that push out each
+/// other, not those who ask now and then.
+const SILENT_PART: usize = 4;
 /// Told to leave at a time: HTTP/2 takes a round trip to part.
 const MOST_LEAVING: usize = 16;
 
@@ -30,6 +36,8 @@ pub(crate) struct GuestStats {
     pub(crate) silent: usize,
     pub(crate) busy: usize,
     pub(crate) idle: usize,
+    /// In the middle of something that the client does not read.
+    pub(crate) stalled: usize,
     /// Closed to make room.
     pub(crate) gave_way: u64,
     /// Closed on arrival: all others were busy.
@@ -48,38 +56,51 @@ struct Entry {
     since: Instant,
     /// Its key in `idle`.
     turn: u64,
-    leaving: bool,
+    stall: Option<Stall>,
+}
+
+#[derive(Debug)]
+struct Stall {
+    since: Instant,
+    /// Its key in `stalled`.
+    turn: u64,
+    cut: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
+    pub(super) queue: Queue,
+    pub(super) vacancies: Vacancies,
     entries: HashMap<u64, Entry>,
     next: u64,
     /// In order of arrival.
     silent: BTreeSet<u64>,
     /// In the order in which they fell idle.
     idle: BTreeMap<u64, u64>,
+    /// In the order in which they stopped reading.
+    stalled: BTreeMap<u64, u64>,
     per_neighbours: HashMap<IpAddr, usize>,
     /// Those who have more than half of all places, of whom there can be only one.
     crowding: Option<IpAddr>,
-    leaving: usize,
-    left: u64,
+    /// Those who were asked to.
+    leaving: BTreeSet<u64>,
     stats: GuestStats,
 }
 
 impl Book {
-    pub(super) fn open(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// How many have left until now.
-    pub(super) fn left(&self) -> u64 {
-        self.left
-    }
-
-    pub(super) fn enter(&mut self, address: IpAddr, places: &Places) -> (u64, CancellationToken) {
-        let number = self.turn();
-        let (neighbours, leave) = (neighbours(address), CancellationToken::new());
+    /// `None` when there is no room for a descriptor of this number.
+    pub(super) fn enter(
+        &mut self,
+        neighbours: IpAddr,
+        descriptor: u64,
+        places: &Places,
+    ) -> Option<(u64, CancellationToken)> {
+        let descriptor = self.vacancies.in_place_of(descriptor);
+        if !places.has_room(self.entries.len(), descriptor) {
+            return None;
+        }
+        self.vacancies.take();
+        let (number, leave) = (self.turn(), CancellationToken::new());
         self.entries.insert(
             number,
             Entry {
@@ -89,7 +110,7 @@ impl Book {
                 asked: false,
                 since: Instant::now(),
                 turn: number,
-                leaving: false,
+                stall: None,
             },
         );
         self.silent.insert(number);
@@ -98,18 +119,20 @@ impl Book {
         if *count > places.most / 2 {
             self.crowding = Some(neighbours);
         }
-        (number, leave)
+        Some((number, leave))
     }
 
     pub(super) fn leave(&mut self, number: u64, places: &Places) {
         let Some(entry) = self.entries.remove(&number) else {
             return;
         };
-        self.left += 1;
+        self.vacancies.somebody_left();
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
-        if entry.leaving {
-            self.leaving -= 1;
+        if let Some(stall) = entry.stall {
+            self.stalled.remove(&stall.turn);
+        }
+        if self.leaving.remove(&number) {
             self.stats.gave_way += 1;
         }
         let count = self.per_neighbours.entry(entry.neighbours).or_default();
@@ -122,18 +145,47 @@ impl Book {
         }
     }
 
-    pub(super) fn begin(&mut self, number: u64, asked: bool) {
+    /// A request.
+    pub(super) fn begin(&mut self, number: u64) {
+        self.becomes_busy(number);
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.asked = true;
+        }
+    }
+
+    fn becomes_busy(&mut self, number: u64) {
         let Some(entry) = self.entries.get_mut(&number) else {
             return;
         };
         entry.underway += 1;
-        entry.asked |= asked;
         // It asked in the same moment as we did; the request goes first.
-        if std::mem::take(&mut entry.leaving) {
-            self.leaving -= 1;
-        }
+        self.leaving.remove(&number);
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
+    }
+
+    /// The client stops reading. What is returned is cancelled when it is to be cut for that.
+    pub(super) fn stall(&mut self, number: u64) -> CancellationToken {
+        self.becomes_busy(number);
+        let (turn, cut) = (self.turn(), CancellationToken::new());
+        if let Some(entry) = self.entries.get_mut(&number) {
+            self.stalled.insert(turn, number);
+            entry.stall = Some(Stall {
+                since: Instant::now(),
+                turn,
+                cut: cut.clone(),
+            });
+        }
+        cut
+    }
+
+    /// It reads again. `true` when it could be asked to leave from now on.
+    pub(super) fn flows(&mut self, number: u64) -> bool {
+        let entry = self.entries.get_mut(&number);
+        if let Some(stall) = entry.and_then(|entry| entry.stall.take()) {
+            self.stalled.remove(&stall.turn);
+        }
+        self.finish(number)
     }
 
     /// `true` when it could be asked to leave from now on.
@@ -143,7 +195,7 @@ impl Book {
             return false;
         };
         entry.underway = entry.underway.saturating_sub(1);
-        if entry.underway > 0 {
+        if entry.underway > 0 || self.leaving.contains(&number) {
             return false;
         }
         if entry.asked {
@@ -156,47 +208,77 @@ impl Book {
         true
     }
 
-    /// Asks as many as can be waited for at a time. `newcomer`: for whom.
-    pub(super) fn ask_to_leave(&mut self, newcomer: Option<IpAddr>, places: &Places) {
+    /// Asks as many as can be waited for at a time. `newcomer`: for whose neighbour. `false` when
+    /// nobody leaves for it.
+    pub(super) fn ask_to_leave(&mut self, newcomer: Option<IpAddr>, places: &Places) -> bool {
         let at_once = (places.most / MOST_LEAVING).clamp(1, MOST_LEAVING);
-        let newcomer = newcomer.map(neighbours);
-        while self.leaving < at_once {
-            let chosen = match self.crowding {
-                None => self.next_to_leave(None),
-                // Who has most of the places does not get others' too.
-                crowding if crowding == newcomer => self.next_to_leave(crowding),
-                crowding => self
-                    .next_to_leave(crowding)
-                    .or_else(|| self.next_to_leave(None)),
-            };
-            let Some(entry) = chosen.and_then(|number| {
-                self.silent.remove(&number);
-                self.entries.get_mut(&number)
-            }) else {
-                return;
-            };
-            self.idle.remove(&entry.turn);
-            entry.leaving = true;
-            entry.leave.cancel();
-            self.leaving += 1;
+        let is_crowd = self.crowding.is_some() && self.crowding == newcomer;
+        // Who has most of the places does not get others' too.
+        let suits = |number: &u64| !is_crowd || self.is_of(*number, newcomer);
+        let mut leaves = self.leaving.iter().any(suits);
+        while self.leaving.len() < at_once {
+            let mut chosen = self.next_to_leave(self.crowding, places);
+            if chosen.is_none() && !is_crowd {
+                chosen = self.next_to_leave(None, places);
+            }
+            let Some(number) = chosen else { break };
+            self.part_with(number);
+            leaves = true;
         }
+        leaves
     }
 
-    fn next_to_leave(&self, of: Option<IpAddr>) -> Option<u64> {
-        let suits = |number: &&u64| {
-            let entry = self.entries.get(number);
-            entry.is_some_and(|entry| of.is_none_or(|of| of == entry.neighbours))
+    fn part_with(&mut self, number: u64) {
+        let Some(entry) = self.entries.get_mut(&number) else {
+            return;
         };
-        let silent = self.silent.iter().find(suits);
-        let is_mute = |number: &&u64| {
-            let entry = self.entries.get(number);
-            entry.is_some_and(|entry| entry.since.elapsed() >= SILENCE)
-        };
+        self.silent.remove(&number);
+        self.idle.remove(&entry.turn);
+        match &entry.stall {
+            None => entry.leave.cancel(),
+            Some(stall) => {
+                self.stalled.remove(&stall.turn);
+                stall.cut.cancel();
+            }
+        }
+        self.leaving.insert(number);
+    }
+
+    fn next_to_leave(&self, of: Option<IpAddr>, places: &Places) -> Option<u64> {
+        let suits = |number: &u64| self.is_of(*number, of);
+        let silent = self.silent.iter().copied().find(suits);
+        let many = self.silent.len() > places.most / SILENT_PART;
+        let gives_way = |number: &u64| many || self.is_mute(*number);
         silent
-            .filter(is_mute)
-            .or_else(|| self.idle.values().find(suits))
+            .filter(gives_way)
+            .or_else(|| self.longest_at_rest(suits))
             .or(silent)
-            .copied()
+    }
+
+    fn is_of(&self, number: u64, of: Option<IpAddr>) -> bool {
+        let entry = self.entries.get(&number);
+        entry.is_some_and(|entry| of.is_none_or(|of| of == entry.neighbours))
+    }
+
+    fn is_mute(&self, number: u64) -> bool {
+        let entry = self.entries.get(&number);
+        entry.is_some_and(|entry| entry.since.elapsed() >= SILENCE)
+    }
+
+    /// Who does nothing, or has not read anything, since the earliest moment.
+    fn longest_at_rest(&self, suits: impl Fn(&u64) -> bool) -> Option<u64> {
+        let is_long = |number: &u64| {
+            let stall = self
+                .entries
+                .get(number)
+                .and_then(|entry| entry.stall.as_ref());
+            stall.is_some_and(|stall| stall.since.elapsed() >= NOT_READING)
+        };
+        let idle = self.idle.iter().find(|(_, number)| suits(number));
+        let stalled = self.stalled.iter().find(|(_, number)| suits(number));
+        let stalled = stalled.filter(|(_, number)| is_long(number));
+        let earliest = idle.into_iter().chain(stalled).min();
+        earliest.map(|(_, number)| *number)
     }
 
     pub(super) fn mood(&self, number: u64) -> (Mood, Instant) {
@@ -218,10 +300,12 @@ impl Book {
 
     pub(super) fn stats(&self) -> GuestStats {
         let (silent, idle) = (self.silent.len(), self.idle.len());
+        let stalled = self.stalled.len();
         GuestStats {
             silent,
             idle,
-            busy: self.entries.len() - silent - idle - self.leaving,
+            stalled,
+            busy: self.entries.len() - silent - idle - stalled - self.leaving.len(),
             ..self.stats
         }
     }
@@ -229,16 +313,5 @@ impl Book {
     fn turn(&mut self) -> u64 {
         self.next += 1;
         self.next
-    }
-}
-
-/// One host may have a whole /64 of IPv6.
-fn neighbours(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            Ipv6Addr::from(network).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
     }
 }

@@ -1,4 +1,10 @@
-use std::net::Ipv4Addr;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    pin::pin,
+    time::Duration,
+};
+
+use soulbox_proxy::WayLimits;
 
 use super::*;
 
@@ -8,7 +14,17 @@ fn house(most: usize) -> Guests {
     Guests::new(Places {
         most,
         crowded_from: 100,
+        waiting: 4,
+        ways: WayLimits::default(),
     })
+}
+
+async fn place(guests: &Guests, address: IpAddr, descriptor: u64) -> Option<Guest> {
+    match guests.arrive(address, descriptor).await {
+        Arrival::Placed(guest) => Some(guest),
+        Arrival::Waits(newcomer) => newcomer.place().await,
+        Arrival::Refused => None,
+    }
 }
 
 fn from(last: u8) -> IpAddr {
@@ -21,7 +37,7 @@ fn is_asked_to_leave(guest: &Guest) -> bool {
 
 /// A newcomer, and who of the others was asked to leave for it; those leave.
 async fn newcomer(guests: &Guests, address: IpAddr, others: &mut Vec<Guest>) -> Option<Guest> {
-    let mut place = pin!(guests.place(address, CALM));
+    let mut place = pin!(place(guests, address, CALM));
     loop {
         tokio::select! {
             biased;
@@ -34,11 +50,11 @@ async fn newcomer(guests: &Guests, address: IpAddr, others: &mut Vec<Guest>) -> 
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_is_refused_when_all_stay_busy_and_comes_in_when_one_finishes() {
     let guests = house(2);
-    let busy = guests.place(from(1), CALM).await.unwrap();
+    let busy = place(&guests, from(1), CALM).await.unwrap();
     let request = busy.presence().request();
-    let tunnel = guests.place(from(1), CALM).await.unwrap();
+    let tunnel = place(&guests, from(1), CALM).await.unwrap();
     tunnel.presence().request().for_good();
-    assert!(guests.place(from(2), CALM).await.is_none());
+    assert!(place(&guests, from(2), CALM).await.is_none());
     assert_eq!(guests.stats().refused, 1);
 
     drop(request);
@@ -50,23 +66,136 @@ async fn a_newcomer_is_refused_when_all_stay_busy_and_comes_in_when_one_finishes
 
 #[tokio::test(start_paused = true)]
 async fn who_is_silent_for_a_second_leaves_before_who_is_idle_and_who_has_just_come() {
-    let guests = house(3);
-    let idle = guests.place(from(1), CALM).await.unwrap();
-    drop(idle.presence().request());
-    let mute = guests.place(from(2), CALM).await.unwrap();
+    let guests = house(8);
+    let mut others = Vec::new();
+    for last in 1..=6 {
+        others.push(place(&guests, from(last), CALM).await.unwrap());
+        drop(others[usize::from(last) - 1].presence().request());
+    }
+    let mute = place(&guests, from(7), CALM).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let fresh = guests.place(from(3), CALM).await.unwrap();
-    let mut others = vec![idle, mute, fresh];
-    let fourth = newcomer(&guests, from(4), &mut others).await.unwrap();
-    assert_eq!(numbers(&others), [1, 4], "the mute one left");
-    drop(fourth);
-    others.push(guests.place(from(5), CALM).await.unwrap());
-    let _sixth = newcomer(&guests, from(6), &mut others).await.unwrap();
-    assert_eq!(others.len(), 2);
-    assert!(
-        numbers(&others).iter().all(|number| *number > 1),
-        "then the idle one"
-    );
+    others.extend([mute, place(&guests, from(8), CALM).await.unwrap()]);
+    let ninth = newcomer(&guests, from(9), &mut others).await.unwrap();
+    assert_eq!(numbers(&others).len(), 7, "the mute one left");
+    assert!(others[..6].iter().all(|guest| mood(guest) == Mood::Idle));
+    let _tenth = newcomer(&guests, from(10), &mut others).await.unwrap();
+    assert_eq!(others.len(), 6);
+    assert_eq!(numbers(&others)[0], 3, "then the one idle longest");
+    assert_eq!(mood(&others[5]), Mood::Silent);
+    drop(ninth);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_silent_clients_pushes_out_itself_and_not_those_who_ask_now_and_then() {
+    let guests = house(16);
+    let mut idle = Vec::new();
+    for last in 1..=8 {
+        idle.push(place(&guests, from(last), CALM).await.unwrap());
+        drop(idle.last().unwrap().presence().request());
+    }
+    let mut flood = Vec::new();
+    for last in 10..=250 {
+        let one = newcomer(&guests, from(last), &mut flood).await.unwrap();
+        flood.push(one);
+    }
+    assert!(!idle.iter().any(is_asked_to_leave));
+    assert_eq!(flood.len(), 8);
+    // Nor do newcomers of a calm hour push out each other.
+    let mut fresh = flood.split_off(4);
+    drop(flood);
+    for _ in &fresh {
+        idle.push(place(&guests, from(1), CALM).await.unwrap());
+        drop(idle.last().unwrap().presence().request());
+    }
+    let _last = newcomer(&guests, from(9), &mut idle).await.unwrap();
+    assert_eq!(idle.len(), 11, "a quarter of the places is for the silent");
+    fresh.retain(|guest| !is_asked_to_leave(guest));
+    assert_eq!(fresh.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_nothing_for_half_a_minute_is_cut_for_a_newcomer_and_only_then() {
+    let guests = house(2);
+    let deaf = place(&guests, from(1), CALM).await.unwrap();
+    let (_answer, mut stall) = (deaf.presence().request(), deaf.presence().stalls());
+    let quiet = place(&guests, from(2), CALM).await.unwrap();
+    let _stream = quiet.presence().request();
+    assert_eq!((guests.stats().stalled, guests.stats().busy), (1, 1));
+
+    assert!(place(&guests, from(3), CALM).await.is_none());
+    assert!(!is_cut(&mut stall).await, "it may read again");
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert!(!is_cut(&mut stall).await, "nobody needs its place");
+    let mut place = pin!(place(&guests, from(3), CALM));
+    tokio::select! {
+        biased;
+        place = place.as_mut() => panic!("{place:?}"),
+        cut = is_cut(&mut stall) => assert!(cut),
+    }
+    drop(stall);
+    drop(deaf);
+    assert!(place.await.is_some());
+    assert!(!is_asked_to_leave(&quiet), "there is nothing to read");
+    assert_eq!(guests.stats().gave_way, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_a_byte_now_and_then_is_not_cut() {
+    let guests = house(1);
+    let slow = place(&guests, from(1), CALM).await.unwrap();
+    let _answer = slow.presence().request();
+    for _ in 0..10 {
+        let mut stall = slow.presence().stalls();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(place(&guests, from(2), CALM).await.is_none());
+        assert!(!is_cut(&mut stall).await);
+    }
+}
+
+async fn is_cut(stall: &mut Stall) -> bool {
+    let cut = std::future::poll_fn(|cx| stall.poll_cut(cx));
+    tokio::time::timeout(Duration::from_millis(1), cut)
+        .await
+        .is_ok()
+}
+
+fn mood(guest: &Guest) -> Mood {
+    guest.presence().mood().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_that_waits_for_its_own_does_not_hold_up_others() {
+    let guests = house(8);
+    let mut crowd = Vec::new();
+    for _ in 0..7 {
+        crowd.push(place(&guests, from(1), CALM).await.unwrap());
+    }
+    let busy: Vec<_> = crowd.iter().map(|one| one.presence().request()).collect();
+    let idle = place(&guests, from(2), CALM).await.unwrap();
+    drop(idle.presence().request());
+
+    let started = Instant::now();
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        match guests.arrive(from(1), CALM).await {
+            Arrival::Waits(newcomer) => waiting.push(newcomer),
+            other => panic!("{other:?}"),
+        }
+    }
+    for _ in 0..100 {
+        let one_more = guests.arrive(from(1), CALM).await;
+        assert!(matches!(one_more, Arrival::Refused), "enough wait");
+    }
+    assert!(started.elapsed().is_zero());
+    assert_eq!(guests.stats().refused, 100);
+    let mut others = vec![idle];
+    let _other = newcomer(&guests, from(3), &mut others).await.unwrap();
+    assert!(started.elapsed() < Duration::from_millis(100));
+
+    drop(waiting);
+    let again = guests.arrive(from(1), CALM).await;
+    assert!(matches!(again, Arrival::Waits(_)), "others may wait now");
+    drop(busy);
 }
 
 fn numbers(guests: &[Guest]) -> Vec<u64> {
@@ -77,10 +206,10 @@ fn numbers(guests: &[Guest]) -> Vec<u64> {
 async fn who_has_more_than_half_of_the_places_makes_the_room() {
     let guests = house(8);
     let mut others = Vec::new();
-    others.push(guests.place(from(1), CALM).await.unwrap());
+    others.push(place(&guests, from(1), CALM).await.unwrap());
     drop(others[0].presence().request());
     for _ in 0..7 {
-        others.push(guests.place(from(2), CALM).await.unwrap());
+        others.push(place(&guests, from(2), CALM).await.unwrap());
     }
     let mut newcomers = Vec::new();
     for last in [3, 2] {
@@ -103,10 +232,10 @@ async fn who_has_more_than_half_of_the_places_makes_the_room() {
 async fn a_whole_network_of_ipv6_is_one_neighbourhood() {
     let guests = house(4);
     let mut others = Vec::new();
-    others.push(guests.place(from(1), CALM).await.unwrap());
+    others.push(place(&guests, from(1), CALM).await.unwrap());
     for last in 1..=3 {
         let address: IpAddr = format!("2001:db8::{last}").parse().unwrap();
-        others.push(guests.place(address, CALM).await.unwrap());
+        others.push(place(&guests, address, CALM).await.unwrap());
     }
     newcomer(&guests, from(2), &mut others).await.unwrap();
     assert_eq!(others.len(), 3);
@@ -116,7 +245,7 @@ async fn a_whole_network_of_ipv6_is_one_neighbourhood() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_comes_while_one_is_asked_to_leave_is_not_cut() {
     let guests = house(1);
-    let guest = guests.place(from(1), CALM).await.unwrap();
+    let guest = place(&guests, from(1), CALM).await.unwrap();
     let presence = guest.presence();
     guests.make_way();
     assert!(is_asked_to_leave(&guest));
@@ -134,10 +263,30 @@ async fn in_a_crowd_one_leaves_for_each_who_comes() {
     let guests = house(1000);
     let mut others = Vec::new();
     for _ in 0..16 {
-        others.push(guests.place(from(1), 100).await.unwrap());
+        others.push(place(&guests, from(1), 100).await.unwrap());
     }
     let requests: Vec<_> = others.iter().map(|g| g.presence().request()).collect();
-    assert!(guests.place(from(1), 100).await.is_none());
-    assert!(guests.place(from(1), 99).await.is_some());
+    assert!(place(&guests, from(1), 100).await.is_none());
+    assert!(place(&guests, from(1), 99).await.is_some());
     drop(requests);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_crowd_the_descriptor_of_one_who_left_is_for_one_who_comes() {
+    let guests = house(1000);
+    let mut busy = Vec::new();
+    for _ in 0..20 {
+        busy.push(place(&guests, from(1), CALM).await.unwrap());
+    }
+    let _requests: Vec<_> = busy.iter().map(|g| g.presence().request()).collect();
+    let mut newcomers = Vec::new();
+    for last in 2..=3 {
+        match guests.arrive(from(last), 100).await {
+            Arrival::Waits(newcomer) => newcomers.push(newcomer),
+            other => panic!("{other:?}"),
+        }
+    }
+    busy.pop();
+    let (first, second) = tokio::join!(newcomers[0].place(), newcomers[1].place());
+    assert_eq!([first, second].iter().flatten().count(), 1);
 }

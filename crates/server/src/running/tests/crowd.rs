@@ -7,10 +7,7 @@ const UPGRADED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
 
 fn full_house(most: usize) -> World {
-    world_with(Places {
-        most,
-        crowded_from: u64::MAX,
-    })
+    world_with(places(most))
 }
 
 async fn connect(world: &World) -> TcpStream {
@@ -199,11 +196,136 @@ async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
     assert!(within(newcomer).await.unwrap().ends_with("healthy"));
 }
 
+/// A server inside that never stops sending, and clients who ask for it and read nothing.
+async fn deaf(world: &World, upgrade: &str) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let inside = listener.local_addr().unwrap();
+    world.node.ports.lock().insert(8080, inside);
+    let head = if upgrade.is_empty() {
+        "HTTP/1.1 200 OK\r\n\r\n"
+    } else {
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    };
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        drop(socket.read(&mut [0; 4096]).await);
+        drop(socket.write_all(head.as_bytes()).await);
+        while socket.write_all(&[b'x'; 1 << 14]).await.is_ok() {}
+    });
+    let mut client = connect(world).await;
+    let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n{upgrade}\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_who_ask_and_never_read_do_not_keep_others_out() {
+    let world = full_house(1);
+    for upgrade in ["", "Connection: upgrade\r\nUpgrade: websocket\r\n"] {
+        let _deaf = deaf(&world, upgrade).await;
+        let stalled = r#"soulbox_connections_open{state="stalled"} 1"#;
+        while !page(&world).await.contains(stalled) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert!(health(&world).await.ends_with("healthy"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_on_which_nothing_comes_is_not_cut_for_a_newcomer() {
+    let world = full_house(1);
+    world.inside(8080, CHUNKED).await;
+    let mut quiet = connect(&world).await;
+    let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
+    quiet.write_all(request.as_bytes()).await.unwrap();
+    until(&mut quiet, "start\r\n").await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    is_closed(&mut connect(&world).await).await;
+    let more = tokio::time::timeout(Duration::from_secs(1), quiet.read(&mut [0])).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test]
+async fn newcomers_of_a_crowd_do_not_hold_up_those_behind_them() {
+    let world = full_house(4);
+    world.inside(8080, CHUNKED).await;
+    let mut crowd = Vec::new();
+    for _ in 0..3 {
+        let mut stream = connect(&world).await;
+        let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        until(&mut stream, "start\r\n").await;
+        crowd.push(stream);
+    }
+    let elsewhere = async || {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        within(socket.connect(world.addresses.http)).await.unwrap()
+    };
+    let mut pooled = elsewhere().await;
+    ask(&mut pooled).await;
+    for _ in 0..50 {
+        crowd.push(connect(&world).await);
+    }
+    let answer = raw(elsewhere().await, "localhost", "/health");
+    let answer = tokio::time::timeout(Duration::from_secs(3), answer).await;
+    assert!(answer.unwrap().ends_with("healthy"));
+}
+
+#[tokio::test]
+async fn streams_of_one_connection_leave_descriptors_for_others() {
+    let world = world_with(Places {
+        ways: WayLimits {
+            most: 8,
+            descriptors: u64::MAX,
+        },
+        ..places(1000)
+    });
+    let mut reached = world.inside(8080, "").await;
+    let host = format!("8080-{ID}.sbx.localhost");
+    let io = TokioIo::new(world.tls(&host, &[b"h2"]).await);
+    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut answers = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let request = Request::get(format!("https://{host}/"))
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        let mut sender = sender.clone();
+        answers.spawn(async move { sender.send_request(request).await });
+    }
+    for _ in 0..4 {
+        within(reached.recv()).await.unwrap();
+    }
+    assert!(health(&world).await.ends_with("healthy"));
+    // Somebody else gets in, whatever this one wants.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(world.addresses.http).await.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    other.write_all(request.as_bytes()).await.unwrap();
+    within(reached.recv()).await.unwrap();
+
+    for _ in 0..96 {
+        let answer = within(answers.join_next()).await.unwrap();
+        assert_eq!(answer.unwrap().unwrap().status(), 503);
+    }
+    let page = page(&world).await;
+    assert!(
+        page.contains("soulbox_proxy_crowded_out_total 96"),
+        "{page}"
+    );
+    assert!(reached.try_recv().is_err(), "no more ways were opened");
+}
+
 #[tokio::test]
 async fn a_nearly_full_table_of_descriptors_is_as_good_as_a_full_house() {
     let world = world_with(Places {
-        most: 1000,
         crowded_from: 0,
+        ..places(1000)
     });
     let mut silent = Vec::new();
     for _ in 0..60 {

@@ -1,0 +1,41 @@
+//! A client that does not take what it asked for.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::Presence;
+
+/// Bytes wait to be written and the socket takes none, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stall {
+    presence: Presence,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Stall {
+    pub(super) fn begin(presence: Presence) -> Self {
+        let cut = presence.shared.book.lock().stall(presence.number);
+        Self {
+            presence,
+            cut: Box::pin(cut.cancelled_owned()),
+        }
+    }
+
+    /// Ready when it has lasted too long and the place is needed.
+    pub(crate) fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.cut.as_mut().poll(cx)
+    }
+}
+
+impl Drop for Stall {
+    fn drop(&mut self) {
+        let Presence { shared, number, .. } = &self.presence;
+        if shared.book.lock().flows(*number) {
+            shared.changed.notify_waiters();
+        }
+    }
+}
