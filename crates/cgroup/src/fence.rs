@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     Controller, Error, Manager, Result, Version,
-    discover::Hierarchy,
+    discover::{Hierarchy, discover},
     file::{key_in, read, read_number, write, write_if_present},
 };
 
@@ -91,17 +91,7 @@ impl Manager {
 
     /// `None` on a machine of our own: its root has no limit.
     pub fn memory_ceiling(&self) -> Option<Ceiling> {
-        let hierarchy = self.hierarchy_with(Controller::Memory)?;
-        let limit = match hierarchy.version {
-            Version::V1 => read_number(&hierarchy.mount.join("memory.limit_in_bytes")).ok()?,
-            Version::V2 => read_number(&hierarchy.mount.join("memory.max")).ok()?,
-        };
-        // v1 says "none" with a number larger than any machine.
-        if limit >= 1 << 60 {
-            return None;
-        }
-        let used = memory_use(hierarchy.version, &hierarchy.mount, 0).ok()?;
-        Some(Ceiling { used, limit })
+        memory_ceiling_of(self.hierarchies())
     }
 
     pub fn pids_ceiling(&self) -> Option<Ceiling> {
@@ -121,6 +111,25 @@ impl Manager {
         let hierarchy = self.hierarchy_with(controller)?;
         Some((hierarchy.version, self.shared().parent_of(hierarchy)))
     }
+}
+
+/// As [`Manager::memory_ceiling`], without making any group.
+pub fn memory_ceiling() -> Option<Ceiling> {
+    memory_ceiling_of(&discover().ok()?)
+}
+
+fn memory_ceiling_of(hierarchies: &[Hierarchy]) -> Option<Ceiling> {
+    let hierarchy = hierarchies.iter().find(|h| h.has(Controller::Memory))?;
+    let limit = match hierarchy.version {
+        Version::V1 => read_number(&hierarchy.mount.join("memory.limit_in_bytes")).ok()?,
+        Version::V2 => read_number(&hierarchy.mount.join("memory.max")).ok()?,
+    };
+    // v1 says "none" with a number larger than any machine.
+    if limit >= 1 << 60 {
+        return None;
+    }
+    let used = memory_use(hierarchy.version, &hierarchy.mount, 0).ok()?;
+    Some(Ceiling { used, limit })
 }
 
 fn set_memory(version: Version, dir: &Path, limit: u64) -> Result<()> {

@@ -33,7 +33,7 @@ mod warm;
 
 pub use discover::{Controller, Version};
 pub use error::{Error, Result};
-pub use fence::{Ceiling, FenceLimits, FenceUse};
+pub use fence::{Ceiling, FenceLimits, FenceUse, memory_ceiling};
 pub use group::Cgroup;
 pub use limits::CgroupLimits;
 pub use manager::Manager;

@@ -74,18 +74,15 @@ impl MachineGauge {
     /// Puts a fence around all sandboxes, those that are there and those that come. `reserve`: of
     /// memory, in bytes. What the kernel refuses is logged: sandboxes then have less of a fence.
     pub fn with_fence(cgroups: Manager, reserve: Option<u64>) -> Result<Self, FenceError> {
-        let memory = Memory::of_this_machine().ok_or(FenceError::NoMemory)?;
         let ceilings = (cgroups.memory_ceiling(), cgroups.pids_ceiling());
-        let total = limit_of(ceilings.0).map_or(memory.total, |limit| limit.min(memory.total));
+        let total = memory_within(ceilings.0)?;
         let usual = usual_reserve(total, LEAST_RESERVE);
         let reserve = reserve.unwrap_or(usual);
-        if total.saturating_sub(reserve) < LEAST_FENCE {
-            return Err(FenceError::NothingLeft { reserve, total });
-        }
+        let memory_bytes = left_of(total, reserve)?;
         let threads =
             limit_of(ceilings.1).map_or(thread_limit(), |limit| limit.min(thread_limit()));
         let limits = FenceLimits {
-            memory_bytes: total - reserve,
+            memory_bytes,
             pids: less_reserve(threads),
             cpu_weight: CPU_WEIGHT,
         };
@@ -109,6 +106,13 @@ impl MachineGauge {
             thread_bound: less_reserve(thread_limit()),
             counted: Mutex::default(),
         })
+    }
+
+    /// Whether a fence with this reserve of memory, in bytes, has room for sandboxes on this
+    /// machine. Makes nothing.
+    pub fn check_reserve(reserve: u64) -> Result<(), FenceError> {
+        let total = memory_within(soulbox_cgroup::memory_ceiling())?;
+        left_of(total, reserve).map(|_left| ())
     }
 
     /// What all sandboxes may use together.
@@ -200,6 +204,19 @@ fn limit_of(ceiling: Option<Ceiling>) -> Option<u64> {
     ceiling.map(|ceiling| ceiling.limit)
 }
 
+/// Of the machine, or of the container that is ours.
+fn memory_within(ceiling: Option<Ceiling>) -> Result<u64, FenceError> {
+    let memory = Memory::of_this_machine().ok_or(FenceError::NoMemory)?;
+    Ok(limit_of(ceiling).map_or(memory.total, |limit| limit.min(memory.total)))
+}
+
+fn left_of(total: u64, reserve: u64) -> Result<u64, FenceError> {
+    match total.saturating_sub(reserve) {
+        ..LEAST_FENCE => Err(FenceError::NothingLeft { reserve, total }),
+        left => Ok(left),
+    }
+}
+
 fn usual_reserve(total: u64, least: u64) -> u64 {
     (total / 100 * RESERVE_PERCENT)
         .max(least)
@@ -243,6 +260,18 @@ mod tests {
         assert_eq!(usual_reserve(0, LEAST_RESERVE), 0);
         assert_eq!(less_reserve(32_768), 31_133);
         assert_eq!(less_reserve(1000), 750);
+    }
+
+    #[test]
+    fn a_reserve_must_leave_room_for_a_sandbox() {
+        assert_eq!(left_of(2 << 30, 1 << 30).unwrap(), 1 << 30);
+        let said = left_of(2 << 30, 4 << 30).unwrap_err().to_string();
+        assert!(
+            said.contains("4096 MiB") && said.contains("2048 MiB"),
+            "{said}"
+        );
+        assert!(MachineGauge::check_reserve(0).is_ok());
+        assert!(MachineGauge::check_reserve(u64::MAX).is_err());
     }
 
     #[test]
