@@ -10,7 +10,7 @@ from storm.tally import Tally
 from support.server import Server
 
 # From the kill to the first sign of life, with a thousand sandboxes to take up: what takes longer
-# than usual is counted as that, and a server that lives is waited for until the bound.
+# counts as stuck, but a server that lives is waited for until the bound, and the storm goes on.
 SLOW_FROM = 60.0
 BACK_WITHIN = 180.0
 # The server's default, in MiB.
@@ -116,6 +116,7 @@ class Keeper:
             if await self._answers():
                 if took > SLOW_FROM:
                     tally.slow_starts += 1
+                    tally.problem("stuck", f"the server was back only after {took:.0f} s")
                     self.lateness += took - SLOW_FROM
                 return
         tally.problem("stuck", f"the server was not back within {BACK_WITHIN:.0f} s:\n{self.server.log_tail(15)}")

@@ -22,7 +22,7 @@ class Tally:
     killed: int = 0
     struck: int = 0
     server_kills: int = 0
-    # Starts of the server that took longer than usual, but came to a good end.
+    # Starts of the server that took too long, but came to an end. They count as stuck too.
     slow_starts: int = 0
     # Acknowledged, and neither there nor ended for a reason that the plan knows.
     lost: int = 0
