@@ -81,6 +81,10 @@ pub(crate) async fn run(
 ) {
     let mut config = ProxyConfig::new(domain);
     config.ways = parts.places.ways;
+    // Half of what a client may have: behind a reverse proxy all clients are one.
+    config.max_streams_per_sandbox = config
+        .max_streams_per_sandbox
+        .min((config.ways.most / 4).max(1));
     let proxy = Proxy::new(Arc::clone(&parts.node), config);
     let guests = Guests::new(parts.places);
     let metrics = Metrics::new(Sources {

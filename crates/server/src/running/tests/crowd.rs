@@ -274,10 +274,10 @@ async fn newcomers_of_a_crowd_do_not_hold_up_those_behind_them() {
 }
 
 #[tokio::test]
-async fn streams_of_one_connection_leave_descriptors_for_others() {
+async fn streams_of_one_connection_to_one_sandbox_leave_descriptors_for_others() {
     let world = world_with(Places {
         ways: WayLimits {
-            most: 8,
+            most: 32,
             descriptors: u64::MAX,
         },
         ..places(1000)
@@ -297,28 +297,36 @@ async fn streams_of_one_connection_leave_descriptors_for_others() {
         let mut sender = sender.clone();
         answers.spawn(async move { sender.send_request(request).await });
     }
-    for _ in 0..4 {
+    for _ in 0..8 {
         within(reached.recv()).await.unwrap();
     }
-    assert!(health(&world).await.ends_with("healthy"));
-    // Somebody else gets in, whatever this one wants.
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let mut other = socket.connect(world.addresses.http).await.unwrap();
-    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    other.write_all(request.as_bytes()).await.unwrap();
-    within(reached.recv()).await.unwrap();
-
-    for _ in 0..96 {
+    for _ in 0..92 {
         let answer = within(answers.join_next()).await.unwrap();
-        assert_eq!(answer.unwrap().unwrap().status(), 503);
+        assert_eq!(answer.unwrap().unwrap().status(), 429);
     }
-    let page = page(&world).await;
-    assert!(
-        page.contains("soulbox_proxy_crowded_out_total 96"),
-        "{page}"
-    );
     assert!(reached.try_recv().is_err(), "no more ways were opened");
+    assert!(health(&world).await.ends_with("healthy"));
+    drop(sender);
+    answers.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_descriptors_to_spare_opens_no_stream_and_says_when_to_ask_again() {
+    let world = world_with(Places {
+        ways: WayLimits {
+            most: 1000,
+            descriptors: 0,
+        },
+        ..places(1000)
+    });
+    world.inside(8080, CHUNKED).await;
+    let host = format!("8080-{ID}.sbx.localhost");
+    let answer = raw(connect(&world).await, &host, "/").await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("retry-after: 1"), "{answer}");
+    assert!(health(&world).await.ends_with("healthy"));
+    let page = page(&world).await;
+    assert!(page.contains("soulbox_proxy_crowded_out_total 1"), "{page}");
 }
 
 #[tokio::test]
