@@ -206,9 +206,10 @@ impl Connections {
         let (desk, asked) = (self.desk, presence.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (desk, underway) = (desk.clone(), asked.request());
+            let version = request.version();
             async move {
                 let response = desk.handle(request, client).await;
-                Ok::<_, Infallible>(accompany(response, underway))
+                Ok::<_, Infallible>(accompany(response, version, underway))
             }
         });
         let connection = self
@@ -219,6 +220,7 @@ impl Connections {
             ended = connection.as_mut() => return note_end(client, ended),
             () = self.stopping.cancelled() => true,
             () = presence.leave().cancelled() => false,
+            () = presence.cut().cancelled() => return,
             () = overstayed(&presence) => false,
         };
         if !stays && presence.mood().0 == Mood::Silent {
@@ -230,6 +232,7 @@ impl Connections {
             tokio::select! {
                 ended = connection.as_mut() => return note_end(client, ended),
                 () = self.cut.cancelled() => return,
+                () = presence.cut().cancelled() => return,
                 () = self.stopping.cancelled(), if !stays => stays = true,
                 () = tokio::time::sleep(FAREWELL), if !stays => {
                     if presence.mood().0 != Mood::Busy {

@@ -1,4 +1,5 @@
-//! An answer on its way: as long as its body is not through, the guest is busy.
+//! An answer on its way: as long as its body is not through, the guest is busy. If it is not through
+//! since the client does not take it, that is noted.
 
 use std::{
     pin::Pin,
@@ -6,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use soulbox_proxy::{Body, BoxError};
 
@@ -16,19 +17,31 @@ use super::guests::Underway;
 pub(super) struct AnswerBody {
     body: Body,
     /// `None` for what comes before a tunnel.
-    _underway: Option<Underway>,
+    underway: Option<Underway>,
+    /// Of HTTP/2, which asks for the next piece when the client gave room for it. Otherwise the
+    /// socket tells who does not read.
+    by_window: bool,
 }
 
-pub(super) fn accompany(response: Response<Body>, underway: Underway) -> Response<AnswerBody> {
+pub(super) fn accompany(
+    response: Response<Body>,
+    version: Version,
+    mut underway: Underway,
+) -> Response<AnswerBody> {
+    let by_window = version == Version::HTTP_2;
     let underway = if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         underway.for_good();
         None
     } else {
+        if by_window {
+            underway.is_up_to_the_client();
+        }
         Some(underway)
     };
     response.map(|body| AnswerBody {
         body,
-        _underway: underway,
+        underway,
+        by_window,
     })
 }
 
@@ -40,7 +53,15 @@ impl HttpBody for AnswerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let by_window = self.by_window;
+        if let Some(underway) = self.underway.as_mut().filter(|_| by_window) {
+            match &polled {
+                Poll::Ready(_) => underway.is_up_to_the_client(),
+                Poll::Pending => underway.is_up_to_us(),
+            }
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

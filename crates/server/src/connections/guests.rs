@@ -19,17 +19,20 @@ mod queue;
 mod stall;
 mod vacancies;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::places::Places;
-use book::Book;
+use book::{Book, Entered};
 pub(crate) use book::{GuestStats, Mood};
 pub(crate) use newcomer::{Arrival, Newcomer};
 pub(crate) use stall::Stall;
+
+/// How exact it has to be when a client last took something.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -57,6 +60,7 @@ pub(crate) struct Presence {
     shared: Arc<Shared>,
     number: u64,
     leave: CancellationToken,
+    cut: CancellationToken,
 }
 
 /// Something that must not be cut, until this is dropped.
@@ -64,6 +68,8 @@ pub(crate) struct Presence {
 pub(crate) struct Underway {
     presence: Presence,
     for_good: bool,
+    /// Whether it goes on when the client has taken more of the answer; told to the book then.
+    held: Option<Instant>,
 }
 
 impl Guests {
@@ -105,12 +111,23 @@ impl Drop for Guest {
 }
 
 impl Presence {
+    fn new(shared: &Arc<Shared>, entered: Entered) -> Self {
+        let Entered { number, leave, cut } = entered;
+        Self {
+            shared: Arc::clone(shared),
+            number,
+            leave,
+            cut,
+        }
+    }
+
     /// A request has come.
     pub(crate) fn request(&self) -> Underway {
         self.shared.book.lock().begin(self.number);
         Underway {
             presence: self.clone(),
             for_good: false,
+            held: None,
         }
     }
 
@@ -129,6 +146,11 @@ impl Presence {
         &self.leave
     }
 
+    /// Cancelled when the place is needed and the client does not read.
+    pub(crate) fn cut(&self) -> &CancellationToken {
+        &self.cut
+    }
+
     /// It was closed without having asked anything.
     pub(crate) fn never_asked(&self) {
         self.shared.book.lock().never_asked();
@@ -140,6 +162,25 @@ impl Underway {
     pub(crate) fn for_good(mut self) {
         self.for_good = true;
     }
+
+    /// The next piece of the answer is asked for when the client has taken what there is.
+    pub(crate) fn is_up_to_the_client(&mut self) {
+        let Presence { shared, number, .. } = &self.presence;
+        match self.held {
+            None => shared.book.lock().hold(*number),
+            Some(told) if told.elapsed() >= TELL_EVERY => shared.book.lock().progress(*number),
+            Some(_) => return,
+        }
+        self.held = Some(Instant::now());
+    }
+
+    /// The next piece of the answer is not there yet.
+    pub(crate) fn is_up_to_us(&mut self) {
+        if self.held.take().is_some() {
+            let Presence { shared, number, .. } = &self.presence;
+            shared.book.lock().release(*number);
+        }
+    }
 }
 
 impl Drop for Underway {
@@ -147,6 +188,7 @@ impl Drop for Underway {
         if self.for_good {
             return;
         }
+        self.is_up_to_us();
         let Presence { shared, number, .. } = &self.presence;
         if shared.book.lock().finish(*number) {
             shared.changed.notify_waiters();

@@ -56,15 +56,27 @@ struct Entry {
     since: Instant,
     /// Its key in `idle`.
     turn: u64,
-    stall: Option<Stall>,
+    /// The socket takes no bytes.
+    deaf: bool,
+    /// Of what is underway, answers that go on when the client has taken more.
+    held: usize,
+    stalled: Option<Stalled>,
+    cut: CancellationToken,
 }
 
-#[derive(Debug)]
-struct Stall {
+#[derive(Debug, Clone, Copy)]
+struct Stalled {
     since: Instant,
     /// Its key in `stalled`.
     turn: u64,
-    cut: CancellationToken,
+}
+
+/// A place in the book.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) number: u64,
+    pub(super) leave: CancellationToken,
+    pub(super) cut: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -94,23 +106,31 @@ impl Book {
         neighbours: IpAddr,
         descriptor: u64,
         places: &Places,
-    ) -> Option<(u64, CancellationToken)> {
+    ) -> Option<Entered> {
         let descriptor = self.vacancies.in_place_of(descriptor);
         if !places.has_room(self.entries.len(), descriptor) {
             return None;
         }
         self.vacancies.take();
-        let (number, leave) = (self.turn(), CancellationToken::new());
+        let entered = Entered {
+            number: self.turn(),
+            leave: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        };
+        let number = entered.number;
         self.entries.insert(
             number,
             Entry {
                 neighbours,
-                leave: leave.clone(),
+                leave: entered.leave.clone(),
                 underway: 0,
                 asked: false,
                 since: Instant::now(),
                 turn: number,
-                stall: None,
+                deaf: false,
+                held: 0,
+                stalled: None,
+                cut: entered.cut.clone(),
             },
         );
         self.silent.insert(number);
@@ -119,7 +139,7 @@ impl Book {
         if *count > places.most / 2 {
             self.crowding = Some(neighbours);
         }
-        Some((number, leave))
+        Some(entered)
     }
 
     pub(super) fn leave(&mut self, number: u64, places: &Places) {
@@ -129,8 +149,8 @@ impl Book {
         self.vacancies.somebody_left();
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
-        if let Some(stall) = entry.stall {
-            self.stalled.remove(&stall.turn);
+        if let Some(stalled) = entry.stalled {
+            self.stalled.remove(&stalled.turn);
         }
         if self.leaving.remove(&number) {
             self.stats.gave_way += 1;
@@ -151,6 +171,7 @@ impl Book {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.asked = true;
         }
+        self.settle(number);
     }
 
     fn becomes_busy(&mut self, number: u64) {
@@ -164,37 +185,83 @@ impl Book {
         self.idle.remove(&entry.turn);
     }
 
-    /// The client stops reading. What is returned is cancelled when it is to be cut for that.
-    pub(super) fn stall(&mut self, number: u64) -> CancellationToken {
+    /// The socket takes no bytes.
+    pub(super) fn stall(&mut self, number: u64) {
         self.becomes_busy(number);
-        let (turn, cut) = (self.turn(), CancellationToken::new());
         if let Some(entry) = self.entries.get_mut(&number) {
-            self.stalled.insert(turn, number);
-            entry.stall = Some(Stall {
-                since: Instant::now(),
-                turn,
-                cut: cut.clone(),
-            });
+            entry.deaf = true;
         }
-        cut
+        self.settle(number);
     }
 
-    /// It reads again. `true` when it could be asked to leave from now on.
+    /// It does again. `true` when the guest could be asked to leave from now on.
     pub(super) fn flows(&mut self, number: u64) -> bool {
-        let entry = self.entries.get_mut(&number);
-        if let Some(stall) = entry.and_then(|entry| entry.stall.take()) {
-            self.stalled.remove(&stall.turn);
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.deaf = false;
         }
         self.finish(number)
     }
 
+    /// An answer goes on when the client has taken more of it.
+    pub(super) fn hold(&mut self, number: u64) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.held += 1;
+        }
+        self.settle(number);
+    }
+
+    /// It does not depend on the client any more.
+    pub(super) fn release(&mut self, number: u64) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.held = entry.held.saturating_sub(1);
+        }
+        self.settle(number);
+    }
+
+    /// The client has taken something, and there is more.
+    pub(super) fn progress(&mut self, number: u64) {
+        if let Some(entry) = self.entries.get_mut(&number)
+            && !entry.deaf
+            && let Some(stalled) = entry.stalled.take()
+        {
+            self.stalled.remove(&stalled.turn);
+            self.settle(number);
+        }
+    }
+
+    /// Notes whether all that is underway waits for the client.
+    fn settle(&mut self, number: u64) {
+        let turn = self.turn();
+        let Some(entry) = self.entries.get_mut(&number) else {
+            return;
+        };
+        let waits = entry.deaf || (entry.held > 0 && entry.held == entry.underway);
+        match entry.stalled {
+            // A cut is final.
+            _ if entry.cut.is_cancelled() => {}
+            None if waits => {
+                let since = Instant::now();
+                entry.stalled = Some(Stalled { since, turn });
+                self.stalled.insert(turn, number);
+            }
+            Some(stalled) if !waits => {
+                entry.stalled = None;
+                self.stalled.remove(&stalled.turn);
+            }
+            _ => {}
+        }
+    }
+
     /// `true` when it could be asked to leave from now on.
     pub(super) fn finish(&mut self, number: u64) -> bool {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.underway = entry.underway.saturating_sub(1);
+        }
+        self.settle(number);
         let turn = self.turn();
         let Some(entry) = self.entries.get_mut(&number) else {
             return false;
         };
-        entry.underway = entry.underway.saturating_sub(1);
         if entry.underway > 0 || self.leaving.contains(&number) {
             return false;
         }
@@ -234,11 +301,11 @@ impl Book {
         };
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
-        match &entry.stall {
+        match entry.stalled {
             None => entry.leave.cancel(),
-            Some(stall) => {
-                self.stalled.remove(&stall.turn);
-                stall.cut.cancel();
+            Some(stalled) => {
+                self.stalled.remove(&stalled.turn);
+                entry.cut.cancel();
             }
         }
         self.leaving.insert(number);
@@ -268,11 +335,8 @@ impl Book {
     /// Who does nothing, or has not read anything, since the earliest moment.
     fn longest_at_rest(&self, suits: impl Fn(&u64) -> bool) -> Option<u64> {
         let is_long = |number: &u64| {
-            let stall = self
-                .entries
-                .get(number)
-                .and_then(|entry| entry.stall.as_ref());
-            stall.is_some_and(|stall| stall.since.elapsed() >= NOT_READING)
+            let stalled = self.entries.get(number).and_then(|entry| entry.stalled);
+            stalled.is_some_and(|stalled| stalled.since.elapsed() >= NOT_READING)
         };
         let idle = self.idle.iter().find(|(_, number)| suits(number));
         let stalled = self.stalled.iter().find(|(_, number)| suits(number));

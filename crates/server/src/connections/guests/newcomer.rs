@@ -107,13 +107,9 @@ impl Newcomer {
             ..
         } = self;
         let mut book = shared.book.lock();
-        if let Some((number, leave)) = book.enter(*neighbours, *descriptor, &shared.places) {
+        if let Some(entered) = book.enter(*neighbours, *descriptor, &shared.places) {
             return Look::Room(Guest {
-                presence: Presence {
-                    shared: Arc::clone(shared),
-                    number,
-                    leave,
-                },
+                presence: Presence::new(shared, entered),
             });
         }
         if book.ask_to_leave(Some(*neighbours), &shared.places) {

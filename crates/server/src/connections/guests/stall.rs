@@ -18,10 +18,10 @@ pub(crate) struct Stall {
 
 impl Stall {
     pub(super) fn begin(presence: Presence) -> Self {
-        let cut = presence.shared.book.lock().stall(presence.number);
+        presence.shared.book.lock().stall(presence.number);
         Self {
+            cut: Box::pin(presence.cut.clone().cancelled_owned()),
             presence,
-            cut: Box::pin(cut.cancelled_owned()),
         }
     }
 

@@ -75,12 +75,13 @@ async fn who_is_silent_for_a_second_leaves_before_who_is_idle_and_who_has_just_c
     let mute = place(&guests, from(7), CALM).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     others.extend([mute, place(&guests, from(8), CALM).await.unwrap()]);
+    let second = numbers(&others)[1];
     let ninth = newcomer(&guests, from(9), &mut others).await.unwrap();
     assert_eq!(numbers(&others).len(), 7, "the mute one left");
     assert!(others[..6].iter().all(|guest| mood(guest) == Mood::Idle));
     let _tenth = newcomer(&guests, from(10), &mut others).await.unwrap();
     assert_eq!(others.len(), 6);
-    assert_eq!(numbers(&others)[0], 3, "then the one idle longest");
+    assert_eq!(numbers(&others)[0], second, "then the one idle longest");
     assert_eq!(mood(&others[5]), Mood::Silent);
     drop(ninth);
 }
@@ -289,4 +290,37 @@ async fn in_a_crowd_the_descriptor_of_one_who_left_is_for_one_who_comes() {
     busy.pop();
     let (first, second) = tokio::join!(newcomers[0].place(), newcomers[1].place());
     assert_eq!([first, second].iter().flatten().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_is_held_up_by_its_client_when_all_of_its_answers_are() {
+    let guests = house(1);
+    let guest = place(&guests, from(1), CALM).await.unwrap();
+    let cut = guest.presence().cut().clone();
+    let (mut held, quiet) = (guest.presence().request(), guest.presence().request());
+    held.is_up_to_the_client();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(place(&guests, from(2), CALM).await.is_none());
+    assert!(!cut.is_cancelled(), "the other one has nothing to read");
+
+    drop(quiet);
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(place(&guests, from(2), CALM).await.is_none());
+        assert!(!cut.is_cancelled(), "it takes something now and then");
+        held.is_up_to_the_client();
+    }
+    held.is_up_to_us();
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert!(place(&guests, from(2), CALM).await.is_none());
+    assert!(!cut.is_cancelled(), "there is nothing to take");
+
+    held.is_up_to_the_client();
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(place(&guests, from(2), CALM).await.is_none());
+    assert!(cut.is_cancelled());
+    drop(held);
+    drop(guest);
+    assert_eq!(guests.stats().gave_way, 1);
+    assert_eq!(guests.stats().busy, 0);
 }

@@ -233,6 +233,27 @@ async fn clients_who_ask_and_never_read_do_not_keep_others_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clients_who_give_no_window_for_the_answer_do_not_keep_others_out() {
+    let world = full_house(1);
+    let io = TokioIo::new(connect(&world).await);
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(io)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::get("http://localhost/health")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let _answer = within(sender.send_request(request)).await.unwrap();
+    assert!(page(&world).await.contains(r#"{state="stalled"} 1"#));
+    is_closed(&mut connect(&world).await).await;
+    assert!(!connection.is_finished());
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    assert!(health(&world).await.ends_with("healthy"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_on_which_nothing_comes_is_not_cut_for_a_newcomer() {
     let world = full_house(1);
     world.inside(8080, CHUNKED).await;
