@@ -39,10 +39,11 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CommandArgs {
     /// Command and arguments, executed directly
+    // Its own options need no `allow_hyphen_values`, with which a mistyped option of ours would
+    // be taken for the command.
     #[arg(
         required_unless_present = "shell",
         trailing_var_arg = true,
-        allow_hyphen_values = true,
         value_name = "COMMAND"
     )]
     pub command: Vec<String>,

@@ -103,6 +103,42 @@ fn everything_after_the_command_belongs_to_it() {
 }
 
 #[test]
+fn a_mistyped_option_is_a_mistake_and_not_the_command() {
+    for line in [
+        "soulbox run --memroy 1g -- true",
+        "soulbox run --memroy=1g true",
+        "soulbox run -x true",
+        "soulbox exec i1 --tiemout 1 -- true",
+        "soulbox exec --tiemout 1 i1 true",
+    ] {
+        assert_eq!(error(line), ErrorKind::UnknownArgument, "{line}");
+    }
+    let told = Cli::try_parse_from(["soulbox", "run", "--memroy", "1g", "true"]).unwrap_err();
+    assert!(told.to_string().contains("'--memory'"), "{told}");
+}
+
+#[test]
+fn a_command_that_begins_with_a_dash_stands_behind_two() {
+    for line in ["soulbox run -- -x -- y", "soulbox run --keep -- -x -- y"] {
+        let Command::Run(run) = parse(line) else {
+            panic!()
+        };
+        let arguments = ["--", "y"].map(str::to_owned).to_vec();
+        assert_eq!(run.command.argv(), ("-x".to_owned(), arguments), "{line}");
+    }
+    let Command::Exec(exec) = parse("soulbox exec i1 -- -x") else {
+        panic!()
+    };
+    assert_eq!(exec.command.argv().0, "-x");
+    let Command::Exec(exec) = parse("soulbox exec i1 env -i A=1 --timeout -- 3") else {
+        panic!()
+    };
+    let arguments = ["-i", "A=1", "--timeout", "--", "3"];
+    assert_eq!(exec.command.argv().1, arguments);
+    assert_eq!(exec.timeout, None);
+}
+
+#[test]
 fn a_shell_line_goes_to_a_login_bash() {
     let Command::Exec(exec) = parse("soulbox exec i1 --shell pwd") else {
         panic!()

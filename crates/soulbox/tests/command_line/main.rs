@@ -199,6 +199,11 @@ async fn mistakes_in_the_command_line_are_2() {
     let peer = Peer::start(Script::Cut).await;
     assert_eq!(output(&peer, &["run"]).await.status.code(), Some(2));
     assert_eq!(output(&peer, &["dance"]).await.status.code(), Some(2));
+    let mistyped = output(&peer, &["run", "--memroy", "1g", "--", "true"]).await;
+    assert_eq!(mistyped.status.code(), Some(2));
+    let told = text(&mistyped.stderr);
+    assert!(told.contains("--memory"), "{told}");
+    assert_eq!(peer.count("POST", "/v2/sandboxes"), 0);
 }
 
 #[tokio::test]
