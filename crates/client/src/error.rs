@@ -14,6 +14,36 @@ pub struct ApiError {
     pub error_code: Option<String>,
 }
 
+impl ApiError {
+    /// By what the server calls it, where it does: one status has many reasons.
+    fn hint(&self) -> Option<&'static str> {
+        Some(match (self.error_code.as_deref(), self.status) {
+            (Some("sandbox_capacity_unavailable"), _) => {
+                "the server is full: end some sandboxes (`soulbox kill`) or try again later"
+            }
+            (Some("template_building"), _) => {
+                "`soulbox template ls` shows when it is ready, `soulbox template logs -f NAME` how \
+                 far it is: then repeat the command"
+            }
+            (_, StatusCode::UNAUTHORIZED) => {
+                "check the key (--api-key, SOULBOX_API_KEY or E2B_API_KEY); on the server's \
+                 machine `soulbox key create NAME --offline` makes one"
+            }
+            (_, StatusCode::NOT_FOUND) if self.is_about("sandbox") => {
+                "`soulbox ls` shows the sandboxes that run"
+            }
+            (_, StatusCode::NOT_FOUND) if self.is_about("template") => {
+                "`soulbox template ls` shows the templates"
+            }
+            _ => return None,
+        })
+    }
+
+    fn is_about(&self, what: &str) -> bool {
+        self.message.to_lowercase().contains(what)
+    }
+}
+
 /// A Connect error from envd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcError {
@@ -110,22 +140,7 @@ impl Error {
             Self::Timeout { .. } => {
                 "the server or the sandbox is busy or stuck: see `soulbox stats`"
             }
-            Self::Api(api) => match api.status {
-                StatusCode::UNAUTHORIZED => {
-                    "check the key (--api-key, SOULBOX_API_KEY or E2B_API_KEY); on the server's \
-                     machine `soulbox key create NAME --offline` makes one"
-                }
-                StatusCode::NOT_FOUND if api.message.to_lowercase().contains("sandbox") => {
-                    "`soulbox ls` shows the sandboxes that run"
-                }
-                StatusCode::NOT_FOUND if api.message.to_lowercase().contains("template") => {
-                    "`soulbox template ls` shows the templates"
-                }
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                    "the server is full: end some sandboxes (`soulbox kill`) or try again later"
-                }
-                _ => return None,
-            },
+            Self::Api(api) => return api.hint(),
             Self::Rpc(rpc) => match rpc.code.as_str() {
                 "unauthenticated" => "the user must exist in the sandbox's /etc/passwd",
                 "deadline_exceeded" => "give the command more time with --timeout",
@@ -142,5 +157,49 @@ impl Error {
             Self::Protocol { .. } => "is the address that of a SoulBox or E2B server?",
             Self::Source(_) => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: StatusCode, error_code: Option<&str>) -> Error {
+        Error::Api(ApiError {
+            status,
+            code: status.as_u16().into(),
+            message: "no".to_owned(),
+            error_code: error_code.map(str::to_owned),
+        })
+    }
+
+    #[test]
+    fn only_a_server_that_says_so_is_called_full() {
+        let full = refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Some("sandbox_capacity_unavailable"),
+        );
+        assert!(full.hint().unwrap().contains("is full"));
+        for other in [
+            refusal(StatusCode::SERVICE_UNAVAILABLE, None),
+            refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Some("sandbox_snapshot_guest_agent_unresponsive"),
+            ),
+            refusal(StatusCode::TOO_MANY_REQUESTS, None),
+            refusal(StatusCode::TOO_MANY_REQUESTS, Some("secret_limit_reached")),
+        ] {
+            assert_eq!(other.hint(), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_is_being_built_is_watched_and_not_made_room_for() {
+        let building = refusal(StatusCode::SERVICE_UNAVAILABLE, Some("template_building"));
+        let hint = building.hint().unwrap();
+        assert!(
+            hint.contains("soulbox template ls") && !hint.contains("soulbox kill"),
+            "{hint}"
+        );
     }
 }
