@@ -79,14 +79,27 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> 
 async fn interpreter(bench: &Bench<'_>, subject: &Subject) -> Result<Made, Failure> {
     if !is_built(&subject.client).await? {
         if !bench.options.with_interpreter {
-            return Err(Failure(format!(
-                "the template {TEMPLATE} is not built; --with-interpreter builds it, which takes \
-                 minutes and needs the package registries"
-            )));
+            return Err(Failure(not_built(subject.host.is_some())));
         }
         build(bench, &subject.client).await?;
     }
     subject.make(TEMPLATE, LONG_LIFE_SECONDS).await
+}
+
+/// The bench's own servers begin with nothing, whatever other servers of the machine have.
+fn not_built(own: bool) -> String {
+    let (whose, instead) = if own {
+        (
+            "the bench's own server",
+            ", or measure a server that has it with --running",
+        )
+    } else {
+        ("this server", "")
+    };
+    format!(
+        "the template {TEMPLATE} is not built in {whose}: add --with-interpreter, which builds it \
+         there first (many minutes, from the package registries){instead}"
+    )
 }
 
 async fn is_built(client: &Client) -> Result<bool, Failure> {
@@ -122,4 +135,19 @@ async fn build(bench: &Bench<'_>, client: &Client) -> Result<(), Failure> {
         "{TEMPLATE} was not built within {} minutes",
         BUILD_LIMIT.as_secs() / 60
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_template_is_told_with_what_to_do() {
+        let own = not_built(true);
+        assert!(own.contains("not built in the bench's own server"), "{own}");
+        assert!(own.contains("--with-interpreter") && own.contains("--running"));
+        let running = not_built(false);
+        assert!(running.contains("in this server: add --with-interpreter"));
+        assert!(!running.contains("--running"), "{running}");
+    }
 }

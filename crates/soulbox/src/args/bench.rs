@@ -17,7 +17,8 @@ use super::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  sudo soulbox bench                                  # everything: some minutes
+  sudo soulbox bench                                  # everything but run_code: some minutes
+  sudo soulbox bench --with-interpreter               # run_code too: many minutes more
   sudo soulbox bench create exec --rounds 200
   sudo soulbox bench density scale --sandboxes 1000
   sudo soulbox bench --json bench.json --html bench.html
@@ -54,7 +55,8 @@ pub(crate) struct BenchArgs {
     /// Clients at the same time in `throughput` [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub parallel: Option<u32>,
-    /// Build the interpreter's template for `run_code` if it is missing, which takes minutes
+    /// Build the interpreter's template in the bench's own server, for `run_code`, which is skipped
+    /// without it: many minutes; a server that has it is measured with --running
     #[arg(long)]
     pub with_interpreter: bool,
     /// Only SoulBox
