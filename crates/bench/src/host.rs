@@ -1,6 +1,7 @@
-//! What the machine's own books say about memory.
+//! What the machine's own books say: about memory, and whether it is quiet.
 
 mod processes;
+mod quiet;
 
 use std::{
     fs, io,
@@ -9,6 +10,8 @@ use std::{
 };
 
 use tokio::time::sleep;
+
+pub(crate) use quiet::{Busy, quiet};
 
 use crate::Failure;
 

@@ -8,7 +8,7 @@
 //! - `fleet`: the servers that are measured, started here or running elsewhere
 //! - `subject`: what is asked of SoulBox, one suite per file
 //! - `others`: bare clone, bwrap, docker, runsc
-//! - `host`: what the machine's own books say about memory
+//! - `host`: what the machine's own books say: about memory, and whether it is quiet
 //! - `verdicts`: the promises, and whether the run kept them
 
 mod alternatives;

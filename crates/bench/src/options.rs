@@ -110,6 +110,9 @@ pub enum DockerChoice {
 /// few are kept for those in the making.
 pub const MOST_SANDBOXES: u32 = 4000;
 
+/// With fewer, a percentile is a single round.
+pub(crate) const FEW_ROUNDS: usize = 20;
+
 #[derive(Debug, Clone)]
 pub struct Options {
     pub server: ServerChoice,
@@ -185,6 +188,15 @@ impl Options {
         }
     }
 
+    /// Why the times of this run are held against no promise.
+    pub(crate) fn not_judged(&self) -> Option<&'static str> {
+        if self.rounds < FEW_ROUNDS {
+            Some("too few rounds")
+        } else {
+            self.quick.then_some("a quick run")
+        }
+    }
+
     /// What a server must be able to hold.
     pub(crate) fn most_sandboxes(&self) -> usize {
         const SPARE: usize = 100;
@@ -196,6 +208,23 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_judged_after_enough_rounds_that_are_not_quick() {
+        let server = || ServerChoice::Own {
+            program: PathBuf::new(),
+            scratch: PathBuf::new(),
+            arguments: Vec::new(),
+        };
+        let mut full = Options::full(server());
+        assert_eq!(full.not_judged(), None);
+        full.rounds = FEW_ROUNDS - 1;
+        assert_eq!(full.not_judged(), Some("too few rounds"));
+        let mut quick = Options::quick(server());
+        assert_eq!(quick.not_judged(), Some("too few rounds"));
+        quick.rounds = FEW_ROUNDS;
+        assert_eq!(quick.not_judged(), Some("a quick run"));
+    }
 
     #[test]
     fn suites_are_known_by_their_names() {

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use html::html;
+pub(crate) use machine::BUSY_BEFORE;
 pub use machine::machine;
 pub use run::Run;
 pub use table::table;
@@ -77,7 +78,7 @@ pub struct Figure {
 pub struct Verdict {
     pub promise: String,
     pub measured: String,
-    /// `None`: what it compares with was not there.
+    /// `None`: what it compares with was not there, or there was too little to judge by.
     pub kept: Option<bool>,
 }
 

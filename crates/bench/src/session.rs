@@ -13,7 +13,8 @@ use crate::{
     Error, Options, Progress, ServerChoice,
     alternatives::Alternatives,
     fleet::{Fleet, Patience, STOP_LIMIT, check, is_of_a_server, living},
-    report::{Report, Run, machine},
+    host::quiet,
+    report::{BUSY_BEFORE, Report, Run, machine},
     subject::Bench,
     verdicts,
 };
@@ -60,13 +61,22 @@ impl Session {
     /// Measures everything that is wanted. May be dropped at any moment; [`Session::close`] ends
     /// what it has begun.
     pub async fn measure(&mut self, progress: &dyn Progress) -> Result<Report, Error> {
+        // What nobody judges needs no quiet.
+        let busy = match self.options.not_judged() {
+            None => quiet(progress).await,
+            Some(_) => None,
+        };
         let started_at = jiff::Timestamp::now().to_string();
         let begun = Instant::now();
         if let ServerChoice::Running(client) = &self.options.server {
             client.list_newest(1).await.map_err(Error::Unreachable)?;
         }
-        let run = Run::of(&self.options);
-        let machine = machine(&self.scratch).await;
+        let run = Run::of(&self.options, busy);
+        let mut machine = machine(&self.scratch).await;
+        if let Some(busy) = busy {
+            let told = format!("{} of its cpu time", busy.percent());
+            machine.insert(BUSY_BEFORE.to_owned(), told);
+        }
         let mut bench = Bench {
             options: &self.options,
             fleet: &mut self.fleet,
@@ -81,7 +91,7 @@ impl Session {
             started_at,
             seconds: begun.elapsed().as_secs_f64(),
             machine,
-            verdicts: verdicts::of(&groups),
+            verdicts: verdicts::of(&groups, self.options.not_judged()),
             groups,
         })
     }

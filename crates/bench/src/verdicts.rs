@@ -22,18 +22,26 @@ impl Bound {
     }
 }
 
-/// In the order of the acceptance, then the budget's.
-pub(crate) fn of(groups: &[Group]) -> Vec<Verdict> {
-    let book = Book(groups);
+/// Of fewer, the server's own share weighs too much, and one slow moment decides.
+const FEW_SANDBOXES: f64 = 20.0;
+const TOO_FEW_SANDBOXES: &str = "too few sandboxes";
+
+/// In the order of the acceptance, then the budget's. `not_judged`: why times are held
+/// against no promise; that nothing fails is promised for every run.
+pub(crate) fn of(groups: &[Group], not_judged: Option<&'static str>) -> Vec<Verdict> {
+    let book = Book { groups, not_judged };
     [against_others(book), crowd(book), burst(book), budget(book)].concat()
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Book<'a>(&'a [Group]);
+struct Book<'a> {
+    groups: &'a [Group],
+    not_judged: Option<&'static str>,
+}
 
 impl<'a> Book<'a> {
     fn group(self, id: &str) -> Option<&'a Group> {
-        self.0.iter().find(|group| group.id == id)
+        self.groups.iter().find(|group| group.id == id)
     }
 
     fn row(self, id: &str, name: &str) -> Option<&'a Row> {
@@ -50,19 +58,36 @@ impl<'a> Book<'a> {
         let found = figures.iter().find(|figure| figure.name == name);
         found.map(|figure| figure.value)
     }
+
+    /// A verdict about times of so many rounds.
+    fn verdict(self, promise: String, value: Option<f64>, bound: Bound, unit: &str) -> Verdict {
+        verdict(promise, value, bound, unit, self.not_judged)
+    }
 }
 
-/// What was not measured at all makes no verdict; what lacks its alternative makes one that is
-/// open.
-fn verdict(promise: String, value: Option<f64>, bound: Bound, unit: &str) -> Verdict {
+/// What was not measured at all makes no verdict; what lacks its alternative, or has too little to
+/// be judged by, makes one that is open.
+fn verdict(
+    promise: String,
+    value: Option<f64>,
+    bound: Bound,
+    unit: &str,
+    not_judged: Option<&str>,
+) -> Verdict {
+    let (measured, kept) = match (value, not_judged) {
+        (None, _) => ("not measured".to_owned(), None),
+        (Some(value), Some(why)) => (format!("{value:.1}{unit}: {why}"), None),
+        (Some(value), None) => (format!("{value:.1}{unit}"), Some(bound.keeps(value))),
+    };
     Verdict {
         promise,
-        measured: value.map_or_else(
-            || "not measured".to_owned(),
-            |value| format!("{value:.1}{unit}"),
-        ),
-        kept: value.map(|value| bound.keeps(value)),
+        measured,
+        kept,
     }
+}
+
+fn unless_few(sandboxes: f64) -> Option<&'static str> {
+    (sandboxes < FEW_SANDBOXES).then_some(TOO_FEW_SANDBOXES)
 }
 
 fn against_others(book: Book<'_>) -> Vec<Verdict> {
@@ -70,14 +95,14 @@ fn against_others(book: Book<'_>) -> Vec<Verdict> {
         let ours = book.summary(id, ours)?;
         let ratio = book.summary(id, other).map(|other| other.p50 / ours.p50);
         let promise = format!("{what}: at least {least} times faster than {other}");
-        Some(verdict(promise, ratio, Bound::AtLeast(least), " times"))
+        Some(book.verdict(promise, ratio, Bound::AtLeast(least), " times"))
     };
     let floor = || {
         let ours = book.summary("create-sequential", create::WARM)?;
         let floor = book.summary("create-sequential", "bare clone");
         let ratio = floor.map(|floor| ours.p50 / floor.p50);
         let promise = "create, warm: at most 3 times a bare clone".to_owned();
-        Some(verdict(promise, ratio, Bound::AtMost(3.0), " times"))
+        Some(book.verdict(promise, ratio, Bound::AtMost(3.0), " times"))
     };
     let sequential = "create-sequential";
     [
@@ -93,6 +118,7 @@ fn against_others(book: Book<'_>) -> Vec<Verdict> {
 
 fn crowd(book: Book<'_>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
+    let mut few = None;
     if let Some(row) = book.group("density").and_then(|group| {
         let has = |row: &&Row| {
             row.figures
@@ -103,6 +129,7 @@ fn crowd(book: Book<'_>) -> Vec<Verdict> {
     }) {
         let of = |name: &str| book.figure("density", &row.name, name).unwrap_or_default();
         let (alive, answered) = (of(density::ALIVE), of(density::ANSWERED));
+        few = unless_few(alive);
         let failures = row.summary.map_or(0, |summary| summary.failures);
         verdicts.push(Verdict {
             promise: "every sandbox of a crowd answers an exec".to_owned(),
@@ -118,6 +145,7 @@ fn crowd(book: Book<'_>) -> Vec<Verdict> {
             memory,
             Bound::AtMost(5.0),
             " MiB",
+            few,
         ));
     }
     if let Some(group) = book.group("scale") {
@@ -129,7 +157,7 @@ fn crowd(book: Book<'_>) -> Vec<Verdict> {
             let found = group.rows.iter().find(of);
             let times = found.and_then(|row| book.figure("scale", &row.name, scale::TIMES));
             let promise = format!("{operation} in a crowd: at most 2 times as long as among 10");
-            verdicts.push(verdict(promise, times, Bound::AtMost(2.0), " times"));
+            verdicts.push(book.verdict(promise, times, Bound::AtMost(2.0), " times"));
         }
     }
     verdicts
@@ -148,7 +176,9 @@ fn burst(book: Book<'_>) -> Vec<Verdict> {
         });
         let wall = book.figure("create-burst", name, bursts::WALL);
         let promise = format!("burst, {name}: all there within 1.5 s");
-        verdicts.push(verdict(promise, wall, Bound::AtMost(1500.0), " ms"));
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        let few = unless_few(summary.count as f64);
+        verdicts.push(verdict(promise, wall, Bound::AtMost(1500.0), " ms", few));
     }
     verdicts
 }
@@ -157,32 +187,17 @@ fn budget(book: Book<'_>) -> Vec<Verdict> {
     let p50 = |id: &str, name: &str, limit: f64, what: &str| {
         let summary = book.summary(id, name)?;
         let promise = format!("{what}: p50 at most {limit} ms");
-        Some(verdict(
-            promise,
-            Some(summary.p50),
-            Bound::AtMost(limit),
-            " ms",
-        ))
+        Some(book.verdict(promise, Some(summary.p50), Bound::AtMost(limit), " ms"))
     };
     let p99 = |id: &str, name: &str, limit: f64, what: &str| {
         let summary = book.summary(id, name)?;
         let promise = format!("{what}: p99 at most {limit} ms");
-        Some(verdict(
-            promise,
-            Some(summary.p99),
-            Bound::AtMost(limit),
-            " ms",
-        ))
+        Some(book.verdict(promise, Some(summary.p99), Bound::AtMost(limit), " ms"))
     };
     let rate = |name: &str| {
         let rate = book.figure("files-large", name, files::RATE)?;
         let promise = format!("{name} of a large file: at least 1024 MiB/s");
-        Some(verdict(
-            promise,
-            Some(rate),
-            Bound::AtLeast(1024.0),
-            " MiB/s",
-        ))
+        Some(book.verdict(promise, Some(rate), Bound::AtLeast(1024.0), " MiB/s"))
     };
     let sequential = "create-sequential";
     [
@@ -237,7 +252,7 @@ mod tests {
             row("bare clone", 3),
             row("docker run", 210),
         ];
-        let verdicts = of(&[group("create-sequential", rows)]);
+        let verdicts = of(&[group("create-sequential", rows)], None);
         assert_eq!(
             kept(&verdicts, "create, warm: at least 20 times"),
             Some(true)
@@ -256,11 +271,11 @@ mod tests {
     #[test]
     fn a_missing_alternative_leaves_the_verdict_open_and_a_missing_suite_makes_none() {
         let skipped = Row::skipped("docker exec", "docker is not installed");
-        let verdicts = of(&[group("exec", vec![row(exec::SOULBOX, 4), skipped])]);
+        let verdicts = of(&[group("exec", vec![row(exec::SOULBOX, 4), skipped])], None);
         assert_eq!(kept(&verdicts, "exec: at least 10 times"), None);
         assert_eq!(kept(&verdicts, "exec: p50 at most 15"), Some(true));
         assert_eq!(verdicts.len(), 3);
-        assert!(of(&[]).is_empty());
+        assert!(of(&[], None).is_empty());
     }
 
     #[test]
@@ -279,13 +294,41 @@ mod tests {
         ];
         let mut exec = row("exec at 100", 5);
         exec.figures = vec![figure(scale::TIMES, 1.2)];
-        let verdicts = of(&[
+        let groups = [
             group("density", vec![memory, answers]),
             group("scale", vec![row("exec at 10", 4), exec]),
-        ]);
+        ];
+        let verdicts = of(&groups, None);
         assert_eq!(kept(&verdicts, "every sandbox of a crowd"), Some(false));
         assert_eq!(kept(&verdicts, "memory of an idle sandbox"), Some(false));
         assert_eq!(kept(&verdicts, "exec in a crowd"), Some(true));
         assert_eq!(kept(&verdicts, "list in a crowd"), None);
+    }
+
+    #[test]
+    fn few_rounds_break_no_promise_about_times_but_every_request_must_be_answered() {
+        let why = Some("too few rounds");
+        let slow = row(create::WARM, 900);
+        let mut burst = row(create::COLD, 900);
+        burst.figures = vec![Figure {
+            name: bursts::WALL.to_owned(),
+            value: 9000.0,
+            unit: String::new(),
+        }];
+        if let Some(summary) = burst.summary.as_mut() {
+            summary.failures = 1;
+        }
+        let groups = [
+            group("create-sequential", vec![slow]),
+            group("create-burst", vec![burst]),
+        ];
+        let verdicts = of(&groups, why);
+        let warm = "create, warm: p50 at most 10";
+        assert_eq!(kept(&verdicts, warm), None);
+        let found = verdicts.iter().find(|one| one.promise.starts_with(warm));
+        assert_eq!(found.unwrap().measured, "900.0 ms: too few rounds");
+        let burst = format!("burst, {}", create::COLD);
+        assert_eq!(kept(&verdicts, &format!("{burst}: every")), Some(false));
+        assert_eq!(kept(&verdicts, &format!("{burst}: all there")), None);
     }
 }

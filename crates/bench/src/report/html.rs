@@ -91,7 +91,7 @@ fn write_verdicts(out: &mut String, report: &Report) -> Result {
         return Ok(());
     }
     let count = |kept| verdicts.iter().filter(|each| each.kept == kept).count();
-    let (kept, broken, unknown) = (count(Some(true)), count(Some(false)), count(None));
+    let (kept, broken, open) = (count(Some(true)), count(Some(false)), count(None));
     write!(
         out,
         "<section id=\"promises\">\n<h2>Promises <small>{kept} kept"
@@ -99,8 +99,8 @@ fn write_verdicts(out: &mut String, report: &Report) -> Result {
     if broken > 0 {
         write!(out, ", {broken} broken")?;
     }
-    if unknown > 0 {
-        write!(out, ", {unknown} could not be compared here")?;
+    if open > 0 {
+        write!(out, ", {open} not judged")?;
     }
     out.write_str("</small></h2>\n")?;
     write_caution(out, report)?;
@@ -109,7 +109,7 @@ fn write_verdicts(out: &mut String, report: &Report) -> Result {
         let (class, sign, word) = match verdict.kept {
             Some(true) => ("kept", "✓", "kept"),
             Some(false) => ("broken", "✗", "broken"),
-            None => ("unknown", "–", "unknown"),
+            None => ("open", "–", "not judged"),
         };
         let (promise, measured) = (Prose(&verdict.promise), Prose(&verdict.measured));
         writeln!(
@@ -204,7 +204,7 @@ mod tests {
             "version 1.2.3",
             "<code>soulbox bench create</code> · 50 rounds · commit 0123abc",
             "<dt>kernel</dt><dd>6.18</dd>",
-            "1 kept, 1 broken, 1 could not be compared here",
+            "1 kept, 1 broken, 1 not judged",
             "<section id=\"create-warm\">",
             "no &lt;daemon&gt; &amp; &quot;none&quot;",
             "skipped: runsc is not installed",

@@ -15,7 +15,7 @@ const PROGRAMS: [(&str, &str); 4] = [
 ];
 
 /// What readers ask first; the rest follows by name.
-const FIRST: [&str; 8] = [
+const FIRST: [&str; 9] = [
     "cpu",
     "cores",
     "memory",
@@ -24,7 +24,11 @@ const FIRST: [&str; 8] = [
     "cgroup",
     "scratch",
     "load before",
+    BUSY_BEFORE,
 ];
+
+/// Of all cpu time, if it was looked at.
+pub(crate) const BUSY_BEFORE: &str = "busy before";
 
 /// The machine before a run: call it first, because the load is a part of it.
 pub async fn machine(scratch: &Path) -> BTreeMap<String, String> {

@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Options;
-
-/// With fewer, a percentile is a single round.
-const FEW_ROUNDS: usize = 20;
+use crate::{Options, host::Busy, options::FEW_ROUNDS};
 
 /// What a reader needs to repeat it.
 #[derive(Debug, Clone, Serialize)]
@@ -23,15 +20,15 @@ pub struct Run {
 }
 
 impl Run {
-    pub(crate) fn of(options: &Options) -> Self {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    /// `busy`: the machine when the run began, if anybody looked.
+    pub(crate) fn of(options: &Options, busy: Option<Busy>) -> Self {
         Self {
             command: options.command.clone(),
             rounds: options.rounds,
             quick: options.quick,
             commit: options.commit,
             unit: "ms",
-            doubts: doubts(options.quick, options.rounds, load(), cpus),
+            doubts: doubts(options.quick, options.rounds, busy),
         }
     }
 
@@ -42,14 +39,7 @@ impl Run {
     }
 }
 
-fn load() -> f64 {
-    let line = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let last_minute = line.split(' ').next().and_then(|first| first.parse().ok());
-    last_minute.unwrap_or_default()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no machine has 2^52 cpus")]
-fn doubts(quick: bool, rounds: usize, load: f64, cpus: usize) -> Vec<String> {
+fn doubts(quick: bool, rounds: usize, busy: Option<Busy>) -> Vec<String> {
     let mut doubts = Vec::new();
     if quick {
         doubts.push("it was a quick run".to_owned());
@@ -57,9 +47,10 @@ fn doubts(quick: bool, rounds: usize, load: f64, cpus: usize) -> Vec<String> {
     if rounds < FEW_ROUNDS {
         doubts.push(format!("{rounds} rounds are less than {FEW_ROUNDS}"));
     }
-    if load > cpus as f64 {
+    if let Some(busy) = busy.filter(|busy| busy.is_too_much()) {
         doubts.push(format!(
-            "the machine was busy with other things (load {load:.1} on {cpus} cpus)"
+            "the machine was busy with other things when it began ({} of its cpu time)",
+            busy.percent()
         ));
     }
     doubts
@@ -71,13 +62,14 @@ mod tests {
 
     #[test]
     fn few_rounds_and_busy_machines_make_figures_doubtful() {
-        assert!(doubts(false, 20, 2.0, 2).is_empty());
+        assert!(doubts(false, 20, None).is_empty());
+        assert!(doubts(false, 20, Some(Busy::of_all(0.05))).is_empty());
         assert_eq!(
-            doubts(true, 3, 12.69, 2),
+            doubts(true, 3, Some(Busy::of_all(0.63))),
             [
                 "it was a quick run",
                 "3 rounds are less than 20",
-                "the machine was busy with other things (load 12.7 on 2 cpus)",
+                "the machine was busy with other things when it began (63 % of its cpu time)",
             ]
         );
     }

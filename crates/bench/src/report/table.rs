@@ -172,15 +172,15 @@ fn write_verdicts(out: &mut String, verdicts: &[Verdict]) -> std::fmt::Result {
         .max();
     for verdict in verdicts {
         let kept = match verdict.kept {
-            Some(true) => "kept   ",
-            Some(false) => "BROKEN ",
-            None => "unknown",
+            Some(true) => "kept",
+            Some(false) => "BROKEN",
+            None => "not judged",
         };
         let promise = printable(&verdict.promise);
         let measured = printable(&verdict.measured);
         writeln!(
             out,
-            "  {kept}  {promise:<width$}  {measured}",
+            "  {kept:<10}  {promise:<width$}  {measured}",
             width = width.unwrap_or(0)
         )?;
     }
@@ -240,9 +240,9 @@ From nothing to the first output [create-warm]
   - docker run: asked
 
 Promises
-  kept     20 times faster than docker run  100.0 times
-  BROKEN   at most 3 times a bare clone     4.4 times
-  unknown  gvisor                           not there
+  kept        20 times faster than docker run  100.0 times
+  BROKEN      at most 3 times a bare clone     4.4 times
+  not judged  gvisor                           not there
 ";
         let shown = table(&report());
         assert_eq!(shown, expected, "\n{shown}");
