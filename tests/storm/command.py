@@ -4,7 +4,6 @@ After every round each request must have ended with a true answer, every acknowl
 be there with its witness or have ended for a reason that the plan knows, and nothing may be left.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -12,54 +11,20 @@ import random
 import sys
 import tempfile
 from pathlib import Path
-from typing import NoReturn
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from storm.keeper import Unusable  # noqa: E402
+from storm.options import UNUSABLE, duration, parser  # noqa: E402
 from storm.series import run, server_for  # noqa: E402
 from storm.stopping import Stop, leave_nothing  # noqa: E402
 from storm.tally import Tally  # noqa: E402
 from support.server import binary  # noqa: E402
 
-# No storm took place.
-UNUSABLE = 2
-
-
-class Options(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(UNUSABLE, f"storm: {message} (see ./storm --help)\n")
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
-
-
-def program(text: str) -> Path:
-    path = Path(text).resolve()
-    if not path.is_file() or not os.access(path, os.X_OK):
-        raise argparse.ArgumentTypeError(f"{text} is not a program")
-    return path
-
-
-def new_file(text: str) -> Path:
-    path = Path(text).resolve()
-    if path.is_dir() or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is no place for a file: it needs a folder that exists, and a name")
-    return path
-
 
 def main() -> int:
     stop = Stop()
-    options = Options(prog="./storm", description=__doc__)
-    options.add_argument("--rounds", type=positive, default=50)
-    options.add_argument("--round", type=positive, help="only this one, as another run numbered it")
-    options.add_argument("--creates", type=positive, default=1000, help="at once, in each round")
-    options.add_argument("--seed", type=int, help="of the plan; drawn and printed when left out")
-    options.add_argument("--bin", type=program, help="the server's program, instead of SOULBOX_BIN")
-    options.add_argument("--json", type=new_file, metavar="FILE", help="write the counts there too")
+    options = parser()
     chosen = options.parse_args()
     if chosen.bin:
         os.environ["SOULBOX_BIN"] = str(chosen.bin)
@@ -72,6 +37,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     numbers = [chosen.round] if chosen.round else range(1, chosen.rounds + 1)
     print(f"storm: seed {seed}, {len(numbers)} rounds of {chosen.creates} creates at once; ./storm --help explains the counts", flush=True)
+    print(f"on two cores this takes about {duration(len(numbers), chosen.creates)}", flush=True)
 
     def say(number: int, tally: Tally) -> None:
         print(f"round {number}: {tally.seconds:.1f} s; {tally}", flush=True)

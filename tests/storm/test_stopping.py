@@ -3,14 +3,17 @@
 import asyncio
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
 import pytest
 
+from storm.options import duration
 from storm.rounds import AT_ONCE, for_each
 from storm.stopping import Stop
 from support.server import PROJECT, binary, clean_environment
@@ -32,6 +35,8 @@ def storm(*words: str, folder: Path) -> subprocess.Popen:
     [
         (["--rounds", "0"], "--rounds: '0' is not a number from 1 on"),
         (["--creates", "0"], "--creates: '0' is not a number from 1 on"),
+        (["--creates", "5000"], "--creates: 5000 are more than 2000: a server holds 4,096 sandboxes"),
+        (["--foo"], "unrecognized arguments: --foo"),
         (["--round", "-1"], "--round"),
         (["--bin", "/no/such/program"], "--bin: /no/such/program is not a program"),
         (["--bin", "/bin/false"], "the server ended with 1 instead of starting"),
@@ -44,6 +49,56 @@ def test_what_cannot_be_a_storm_is_told_in_one_line(words, complaint, tmp_path):
     assert process.returncode == 2
     assert said.count("\n") == 1 and complaint in said
     assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def bare():
+    """The scripts, and a PATH with neither cargo nor sudo: whoever gets as far as to build fails."""
+    # Into pytest's own folders others may not look.
+    place = Path(tempfile.mkdtemp(prefix="soulbox-scripts-"))
+    place.chmod(0o755)
+    for each in ("storm", "serve", "test", "tests/support/host.sh", "tests/storm/options.py"):
+        (place / each).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / each, place / each)
+    (place / "bin").mkdir()
+    for each in ("bash", "env", "id", "dirname", "sed"):
+        (place / "bin" / each).symlink_to(shutil.which(each))
+    (place / "bin" / "python3").symlink_to(os.path.realpath(sys.executable))
+    yield place
+    shutil.rmtree(place)
+
+
+def called(bare, *words, user=None):
+    return subprocess.run(
+        [bare / words[0], *words[1:]],
+        env={"PATH": str(bare / "bin")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        user=user,
+        cwd="/",
+    )
+
+
+@pytest.mark.parametrize("words", [["--foo"], ["--creates", "5000"], ["--b", "/bin/true"]])
+def test_wrong_options_are_told_before_anything_is_built_or_installed(bare, words):
+    told = called(bare, "storm", *words)
+    assert told.returncode == 2 and told.stdout == ""
+    assert told.stderr.startswith("storm: ") and told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("script", ["storm", "serve", "test"])
+def test_who_is_not_root_and_has_no_sudo_is_told_at_once(bare, script):
+    told = called(bare, script, user="nobody")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == f"./{script} needs root, and there is no sudo here: run it as root\n"
+
+
+def test_how_long_a_storm_takes_is_told_before_it():
+    assert duration(50, 1000) == "33 minutes"
+    assert duration(1, 1000) == "40 s"
+    assert duration(1, 24) == "10 s"
 
 
 def test_the_scripts_explain_themselves_from_any_folder(tmp_path):

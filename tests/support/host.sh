@@ -1,10 +1,25 @@
-# Sourced by ./serve and ./test: what the host must have.
+# Sourced by ./serve, ./test and ./storm: what the host must have.
 
 need_program() { # name, what to do about it
     if ! command -v "$1" > /dev/null; then
         echo "$1 is missing: $2" >&2
         exit 1
     fi
+}
+
+# Before anything takes its time: who is not root goes on as root, or cannot.
+need_sudo() { # what needs it
+    [ "$(id -u)" -eq 0 ] && return
+    if ! command -v sudo > /dev/null; then
+        echo "$1 needs root, and there is no sudo here: run it as root" >&2
+        exit 2
+    fi
+}
+
+build_release() {
+    echo "building target/release/soulbox: the first time takes 10 to 15 minutes on two cores; the last" >&2
+    echo "of them only show \`soulbox\` (link-time optimisation). What is built already is not built again" >&2
+    cargo build --release -p soulbox
 }
 
 as_root() {
