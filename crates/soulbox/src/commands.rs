@@ -12,6 +12,7 @@ mod doctor;
 mod exec;
 mod key;
 mod kill;
+mod lifetime;
 mod logs;
 mod ls;
 mod ps;

@@ -1,8 +1,10 @@
 //! Pausing and resuming.
 
 use anyhow::Result;
+use jiff::Timestamp;
 use soulbox_client::model::SandboxDetail;
 
+use super::lifetime;
 use crate::{
     args::{PauseArgs, ResumeArgs},
     context::Server,
@@ -24,10 +26,11 @@ pub(super) async fn pause(args: &PauseArgs) -> Result<u8> {
 pub(super) async fn resume(args: &ResumeArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
     each(&server, &args.sandboxes, async |sandbox| {
-        server
-            .client
-            .connect(&sandbox.listed.id, args.timeout)
-            .await?;
+        let id = &sandbox.listed.id;
+        let since = Timestamp::now();
+        server.client.connect(id, args.timeout).await?;
+        // Of one that runs already the end may stay where it was.
+        lifetime::tell(&server, id, None, since).await;
         Ok(())
     })
     .await

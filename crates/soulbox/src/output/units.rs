@@ -29,6 +29,26 @@ pub(crate) fn duration(seconds: i64) -> String {
     }
 }
 
+/// As [`duration`], to the next smaller unit: `23 h 59 min`.
+pub(crate) fn precisely(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let rest = match seconds {
+        0..120 => 0,
+        120..7200 => seconds % 60,
+        7200..172_800 => seconds % 3600 / 60,
+        _ => seconds % 86_400 / 3600,
+    };
+    let unit = match seconds {
+        0..7200 => "s",
+        7200..172_800 => "min",
+        _ => "h",
+    };
+    match rest {
+        0 => duration(seconds),
+        rest => format!("{} {rest} {unit}", duration(seconds)),
+    }
+}
+
 /// `3 min ago`; what cannot be read is shown as it came.
 pub(crate) fn ago(timestamp: &str, now: Timestamp) -> String {
     match timestamp.parse::<Timestamp>() {
@@ -66,6 +86,22 @@ mod tests {
         assert_eq!(bytes(512 << 20), "512.0 MiB");
         assert_eq!(bytes(3 << 30), "3.0 GiB");
         assert_eq!(bytes(u64::MAX), "15.9 EiB");
+    }
+
+    #[test]
+    fn times_may_be_told_more_precisely() {
+        let cases = [
+            (0, "0 s"),
+            (119, "119 s"),
+            (300, "5 min"),
+            (299, "4 min 59 s"),
+            (7200, "2 h"),
+            (86_399, "23 h 59 min"),
+            (99 * 3600, "4 d 3 h"),
+        ];
+        for (seconds, told) in cases {
+            assert_eq!(precisely(seconds), told);
+        }
     }
 
     #[test]

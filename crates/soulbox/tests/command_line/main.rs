@@ -180,6 +180,24 @@ async fn ids_may_be_shortened_while_they_are_unique() {
 }
 
 #[tokio::test]
+async fn whoever_moves_the_end_of_a_sandbox_is_told_where_it_is_now() {
+    let peer = Peer::start(Script::Cut).await;
+    for (line, stdout) in [
+        (["timeout", "iabc", "99h"].as_slice(), ""),
+        (["resume", "iabc"].as_slice(), "iabc\n"),
+    ] {
+        let done = output(&peer, line).await;
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        assert_eq!(text(&done.stdout), stdout);
+        let told = text(&done.stderr);
+        assert!(
+            told.contains("sandbox iabc ends") && told.contains("2026-01-01 00:05:00 UTC"),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn listings_are_tables_for_people_and_json_for_programs() {
     let peer = Peer::start(Script::Cut).await;
     let table = text(&output(&peer, &["ls"]).await.stdout);

@@ -128,7 +128,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Reply, 
         "POST /v2/sandboxes" | "POST /v2/sandboxes/iabc/connect" => plain(201, &row("iabc")),
         "GET /v2/sandboxes?limit=100" => plain(200, &json!([row("iabc"), row("ixyz")])),
         "GET /sandboxes/iabc" => plain(200, &row("iabc")),
-        "DELETE /sandboxes/iabc" => plain(204, &Value::Null),
+        "DELETE /sandboxes/iabc" | "POST /sandboxes/iabc/timeout" => plain(204, &Value::Null),
         "POST /process.Process/Start" => start(&state),
         "POST /process.Process/StreamInput" => {
             let input = inputs(&body);
