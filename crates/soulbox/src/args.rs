@@ -179,6 +179,9 @@ Examples:
   soulbox kill i3k4                  # ids may be shortened while they are unique
   soulbox kill $(soulbox ls -q)
   soulbox kill --all")]
+#[command(override_usage = "\
+soulbox kill [OPTIONS] SANDBOX...
+       soulbox kill [OPTIONS] --all")]
 pub(crate) struct KillArgs {
     /// Ids, or beginnings of ids
     #[arg(required_unless_present = "all", value_name = "SANDBOX")]

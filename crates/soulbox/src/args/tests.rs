@@ -139,6 +139,16 @@ fn a_command_that_begins_with_a_dash_stands_behind_two() {
 }
 
 #[test]
+fn the_usage_of_kill_names_both_ways() {
+    let told = Cli::try_parse_from(["soulbox", "kill"]).unwrap_err();
+    let told = told.render().to_string();
+    assert!(
+        told.contains("kill [OPTIONS] SANDBOX...") && told.contains("kill [OPTIONS] --all"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_shell_line_goes_to_a_login_bash() {
     let Command::Exec(exec) = parse("soulbox exec i1 --shell pwd") else {
         panic!()
