@@ -144,8 +144,14 @@ fn status_of(builder: &Builder, query: Option<&str>) -> Value {
     let entries = log.get(offset..).unwrap_or_default();
     match builder.course {
         Course::Ready => json!({"status": "ready", "logEntries": entries}),
-        Course::Fails(step) => json!({"status": "error", "logEntries": entries,
-            "reason": {"message": "failed to run command 'y': exit status 3", "step": step}}),
+        Course::Fails(step) => {
+            let message = "failed to run command 'y': exit status 3";
+            let error =
+                json!({"timestamp": "2026-01-01T00:00:00Z", "level": "error", "message": message});
+            let log = [&log[..], &[error]].concat();
+            json!({"status": "error", "logEntries": log.get(offset..).unwrap_or_default(),
+                "reason": {"message": message, "step": step}})
+        }
         Course::Hangs if *builder.cancelled.lock().unwrap() => json!({"status": "error",
             "logEntries": entries, "reason": {"message": "build was cancelled"}}),
         Course::Hangs => json!({"status": "building", "logEntries": entries}),
@@ -242,6 +248,7 @@ async fn a_failed_step_is_told_with_its_line() {
         ),
         "{told}"
     );
+    assert_eq!(told.matches("exit status 3").count(), 1, "{told}");
 }
 
 #[tokio::test]

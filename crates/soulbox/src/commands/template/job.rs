@@ -106,8 +106,13 @@ pub(super) async fn watch(
         &mut printer,
         &mut interrupts,
         started.on_interrupt,
-    );
-    match ending.await? {
+    )
+    .await;
+    printer.end(match &ending {
+        Ok(Ending::Failed(reason)) => Some(&reason.message),
+        _ => None,
+    });
+    match ending? {
         Ending::Ready => {
             if !settings.quiet && !settings.json {
                 report::note(&format!(

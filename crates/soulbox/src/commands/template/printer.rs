@@ -10,6 +10,8 @@ use crate::output;
 pub(super) struct Printer {
     quiet: bool,
     colours: bool,
+    /// The newest entry, when it is an error: the build may end with the same words.
+    held: Option<BuildLogEntry>,
 }
 
 impl Printer {
@@ -18,10 +20,33 @@ impl Printer {
         Self {
             quiet,
             colours: io::stderr().is_terminal() && output::colours_wanted(),
+            held: None,
         }
     }
 
     pub(super) fn entry(&mut self, entry: &BuildLogEntry) {
+        self.release();
+        if entry.level == "error" {
+            self.held = Some(entry.clone());
+        } else {
+            self.print(entry);
+        }
+    }
+
+    /// The log is over. `outcome` is told by somebody else, and once is enough.
+    pub(super) fn end(&mut self, outcome: Option<&str>) {
+        self.held
+            .take_if(|held| Some(held.message.as_str()) == outcome);
+        self.release();
+    }
+
+    fn release(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.print(&held);
+        }
+    }
+
+    fn print(&self, entry: &BuildLogEntry) {
         if self.quiet {
             return;
         }
