@@ -81,7 +81,7 @@ pub(crate) fn cell(text: impl AsRef<str>) -> Cell {
 pub(crate) fn state_cell(state: &str) -> Cell {
     let colour = match state {
         "running" | "ready" => Color::Green,
-        "paused" | "building" | "waiting" => Color::Yellow,
+        "paused" | "building" | "waiting" | "not built" => Color::Yellow,
         "error" => Color::Red,
         _ => Color::Reset,
     };

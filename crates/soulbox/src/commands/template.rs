@@ -48,6 +48,18 @@ async fn list(args: &ServerArgs) -> Result<(Server, Vec<Template>)> {
     Ok((server, templates))
 }
 
+/// What is built on its first use waits for nothing until then.
+fn status(template: &Template) -> &str {
+    let never_built = template
+        .build
+        .bytes()
+        .all(|digit| matches!(digit, b'0' | b'-'));
+    if template.build_status == "waiting" && never_built {
+        return "not built";
+    }
+    &template.build_status
+}
+
 /// By name, id, or the beginning of an id.
 fn find<'a>(name: &str, templates: &'a [Template]) -> Result<&'a Template> {
     if let Some(found) = templates.iter().find(|one| one.is_called(name)) {

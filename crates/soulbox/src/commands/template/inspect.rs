@@ -49,7 +49,7 @@ fn show(template: &Template, builds: &[TemplateBuild], tags: &[TemplateTag]) -> 
     }
     for (name, value) in [
         ("names", seen.join(" ")),
-        ("status", template.build_status.clone()),
+        ("status", super::status(template).to_owned()),
         ("build", template.build.clone()),
         ("cpu", template.cpu_count.to_string()),
         ("memory", size(template.memory_mb)),

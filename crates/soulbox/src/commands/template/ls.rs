@@ -31,7 +31,7 @@ fn table(templates: &[Template], now: Timestamp) -> Columns {
         columns.row(vec![
             cell(template.name()),
             cell(&template.id),
-            state_cell(&template.build_status),
+            state_cell(super::status(template)),
             cell(template.cpu_count.to_string()),
             cell(size(template.memory_mb)),
             cell(template.disk_size_mb.map_or_else(|| "-".to_owned(), size)),
@@ -59,6 +59,19 @@ mod tests {
         let words: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words[..4], ["web", "t1", "ready", "2"]);
         assert!(template.is_called("team/web") && template.is_called("t1"));
+        let unbuilt: Template = serde_json::from_value(serde_json::json!({
+            "templateID": "t2", "buildID": "00000000-0000-0000-0000-000000000000",
+            "names": ["agent"], "buildStatus": "waiting",
+        }))
+        .unwrap();
+        let waiting = Template {
+            build: "b".to_owned(),
+            ..unbuilt.clone()
+        };
+        let shown = table(&[unbuilt, waiting], now).render();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[1].contains("not built"), "{shown}");
+        assert!(lines[2].contains("waiting"), "{shown}");
         // What we do not know is passed on.
         assert_eq!(serde_json::to_value(&template).unwrap()["spawnCount"], 7);
     }
