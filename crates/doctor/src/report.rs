@@ -34,12 +34,46 @@ pub struct Check {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierReport {
     pub tier: Tier,
-    /// It was tried, and works.
+    /// Sandboxes can run in it: `soulbox serve` has it, and it works here.
+    #[serde(default)]
+    pub offered: bool,
+    /// It was tried on this machine, and works, whether `soulbox serve` has it or not.
     pub available: bool,
     /// Could not be tried: it may be available or not.
     #[serde(default)]
     pub unknown: bool,
     pub reason: String,
+}
+
+impl TierReport {
+    pub(crate) fn new(tier: Tier, available: bool, unknown: bool, reason: String) -> Self {
+        Self {
+            tier,
+            offered: available && is_served(tier),
+            available,
+            unknown,
+            reason,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{:?}", self.tier).to_lowercase()
+    }
+
+    fn one_of(&self, [available, unknown, missing]: [&'static str; 3]) -> &'static str {
+        match self {
+            Self {
+                available: true, ..
+            } => available,
+            Self { unknown: true, .. } => unknown,
+            _ => missing,
+        }
+    }
+}
+
+/// Whether this version's server can run sandboxes in it at all.
+fn is_served(tier: Tier) -> bool {
+    tier == Tier::Jail
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +87,7 @@ pub struct Report {
 impl Report {
     /// Whether `soulbox serve` can run here.
     pub fn usable(&self) -> bool {
-        self.tiers
-            .iter()
-            .any(|tier| tier.tier == Tier::Jail && tier.available)
+        self.tiers.iter().any(|tier| tier.offered)
     }
 
     pub fn check(&self, id: &str) -> Option<&Check> {
@@ -91,19 +123,26 @@ impl Report {
                 line(format_args!("      {:width$}  → {advice}", ""));
             }
         }
-        line(format_args!(
-            "\nIsolation tiers that this machine could give (SoulBox has the jail so far)"
-        ));
-        for tier in &self.tiers {
-            let word = match tier {
-                TierReport {
-                    available: true, ..
-                } => "yes",
-                TierReport { unknown: true, .. } => "?",
-                _ => "no",
-            };
-            let name = format!("{:?}", tier.tier).to_lowercase();
+        let (served, others): (Vec<_>, Vec<_>) =
+            self.tiers.iter().partition(|tier| is_served(tier.tier));
+        line(format_args!("\nIsolation that sandboxes get here"));
+        for tier in served {
+            let word = tier.one_of(["yes", "?", "no"]);
+            let name = tier.name();
             line(format_args!("{word:>4}  {name:width$}  {}", tier.reason));
+        }
+        if !others.is_empty() {
+            line(format_args!(
+                "\nOther tiers, which this server does not use yet"
+            ));
+        }
+        for tier in others {
+            let able = tier.one_of(["could", "might", "cannot"]);
+            let name = tier.name();
+            line(format_args!(
+                "   -  {name:width$}  this machine {able} run it: {}",
+                tier.reason
+            ));
         }
         text
     }
@@ -174,12 +213,7 @@ mod tests {
             required: true,
             millis: 1,
         };
-        let tier = TierReport {
-            tier: Tier::Jail,
-            available: false,
-            unknown: false,
-            reason: "root failed".into(),
-        };
+        let tier = TierReport::new(Tier::Jail, false, false, "root failed".into());
         let report = Report {
             version: "0".into(),
             kernel: "6".into(),
@@ -192,9 +226,45 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("  no  jail  root failed\n"), "{text}");
+        assert!(!text.contains("does not use yet"), "{text}");
         assert!(!report.usable());
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["checks"][0]["outcome"], "fail");
         assert_eq!(json["tiers"][0]["tier"], "jail");
+    }
+
+    #[test]
+    fn what_only_the_machine_could_do_is_not_shown_as_offered() {
+        let tier =
+            |tier, available, unknown| TierReport::new(tier, available, unknown, "as tried".into());
+        let report = Report {
+            version: "0".into(),
+            kernel: "6".into(),
+            checks: Vec::new(),
+            tiers: vec![
+                tier(Tier::Jail, true, false),
+                tier(Tier::Gvisor, true, false),
+                tier(Tier::Microvm, false, true),
+                tier(Tier::Docker, false, false),
+            ],
+        };
+        let text = report.render();
+        assert_eq!(text.matches(" yes ").count(), 1, "{text}");
+        let (_, others) = text
+            .split_once("which this server does not use yet")
+            .unwrap();
+        for line in [
+            "gvisor  this machine could run it: as tried",
+            "microvm  this machine might run it: as tried",
+            "docker  this machine cannot run it: as tried",
+        ] {
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words(others).contains(&words(line)), "{line} in\n{text}");
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        let offered: Vec<_> = (0..4)
+            .map(|at| json["tiers"][at]["offered"].clone())
+            .collect();
+        assert_eq!(offered, [true, false, false, false]);
     }
 }

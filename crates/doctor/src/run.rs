@@ -152,12 +152,12 @@ impl Checks {
 fn tiers(checks: &[Check]) -> Vec<TierReport> {
     let by_check = |tier, id: &str| {
         let check = checks.iter().find(|check| check.id == id);
-        TierReport {
+        TierReport::new(
             tier,
-            available: check.is_some_and(|c| matches!(c.outcome, Outcome::Ok | Outcome::Warn)),
-            unknown: check.is_some_and(|c| c.outcome == Outcome::Unknown),
-            reason: check.map(|c| c.detail.clone()).unwrap_or_default(),
-        }
+            check.is_some_and(|c| matches!(c.outcome, Outcome::Ok | Outcome::Warn)),
+            check.is_some_and(|c| c.outcome == Outcome::Unknown),
+            check.map(|c| c.detail.clone()).unwrap_or_default(),
+        )
     };
     vec![
         jail(checks),
@@ -182,12 +182,12 @@ fn jail(checks: &[Check]) -> TierReport {
         ([], Some(last)) => last.detail.clone(),
         _ => format!("does not work: {}", failed.join("; ")),
     };
-    TierReport {
-        tier: Tier::Jail,
-        available: failed.is_empty() && unknown.is_empty(),
-        unknown: failed.is_empty() && !unknown.is_empty(),
+    TierReport::new(
+        Tier::Jail,
+        failed.is_empty() && unknown.is_empty(),
+        failed.is_empty() && !unknown.is_empty(),
         reason,
-    }
+    )
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 #[command(after_help = "\
 Examples:
   sudo soulbox doctor
-  sudo soulbox doctor --json | jq -r '.tiers[] | select(.available) | .tier'")]
+  sudo soulbox doctor --json | jq -r '.tiers[] | select(.offered) | .tier'")]
 pub(crate) struct DoctorArgs {
     /// The server's data folder: its file system matters
     #[arg(long, value_name = "DIR", env = "SOULBOX_DATA_DIR", default_value = DEFAULT_DATA_DIR)]
