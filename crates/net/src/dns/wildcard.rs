@@ -24,10 +24,12 @@ const LARGEST_QUERY: usize = 4096;
 const UDP_PAYLOAD: u16 = 1232;
 
 /// Answers for `domain` and all names under it until `shutdown` completes; refuses other names.
+/// `bound` is told the address as soon as questions can come.
 pub async fn wildcard_dns(
     listen: SocketAddr,
     domain: &str,
     answer: IpAddr,
+    bound: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let mut domain = Name::from_ascii(domain)
@@ -36,8 +38,10 @@ pub async fn wildcard_dns(
     let zone = Arc::new(Zone { domain, answer });
     let udp = UdpSocket::bind(listen).await?;
     // With port 0, both on the port that was given to the first.
-    let tcp = TcpListener::bind(udp.local_addr()?).await?;
-    tracing::info!(address = %udp.local_addr()?, domain = %zone.domain, "answering names");
+    let address = udp.local_addr()?;
+    let tcp = TcpListener::bind(address).await?;
+    tracing::info!(%address, domain = %zone.domain, "answering names");
+    bound(address);
     let both = async { tokio::join!(serve_udp(&udp, &zone), serve_tcp(&tcp, &zone)) };
     tokio::select! {
         _ = both => {}
@@ -237,7 +241,8 @@ mod tests {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let answer = Ipv4Addr::LOCALHOST.into();
-            wildcard_dns(port, "sbx.localhost", answer, async { drop(stopped.await) }).await
+            let stop = async { drop(stopped.await) };
+            wildcard_dns(port, "sbx.localhost", answer, drop, stop).await
         });
         let mut query = Message::new(9, MessageType::Query, OpCode::Query);
         query.add_query(Query::query(

@@ -239,6 +239,17 @@ async fn without_a_server_the_hint_says_how_to_start_one() {
 }
 
 #[tokio::test]
+async fn names_are_not_said_to_be_answered_on_a_port_that_is_taken() {
+    let peer = Peer::start(Script::Cut).await;
+    let address = peer.url().trim_start_matches("http://");
+    let refused = output(&peer, &["dns", "--listen", address]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(text(&refused.stdout), "");
+    let told = text(&refused.stderr);
+    assert!(told.contains("choose another address"), "{told}");
+}
+
+#[tokio::test]
 async fn files_are_copied_in_and_out() {
     let peer = Peer::start(Script::Cut).await;
     let folder = tempfile::tempdir().unwrap();
