@@ -6,7 +6,7 @@
 //! - `preflight`: whether this machine can run sandboxes
 //! - `data_dir`, `private_file`: the data folder, its lock and its secrets
 //! - `tls`: the local certificate authority, or the operator's own certificate
-//! - `env_files`, `quick_start`: what a user needs to point E2B's SDKs here
+//! - `env_files`, `quick_start`, `program_name`: what a user needs to point E2B's SDKs here
 //! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy;
 //!   `request_body` keeps connections usable after early answers
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
@@ -27,6 +27,7 @@ mod logging;
 mod metrics;
 mod preflight;
 mod private_file;
+mod program_name;
 mod quick_start;
 mod request_body;
 mod running;

@@ -5,11 +5,13 @@ use std::path::Path;
 use crate::env_files::{self, Endpoints, reachable};
 
 /// `as_other_user`: the server runs under sudo, and the person's shell cannot read its files.
+/// `program`: what calls this very program in the person's shell.
 pub(crate) fn lines(
     data_dir: &Path,
     endpoints: &Endpoints,
     admin: Option<std::net::SocketAddr>,
     as_other_user: bool,
+    program: &str,
 ) -> [String; 6] {
     let load = |path: std::path::PathBuf| {
         let path = path.display();
@@ -39,7 +41,7 @@ pub(crate) fn lines(
             .to_owned(),
         format!("  over HTTPS:       {https}"),
         format!("  metrics:          {watch}"),
-        "  more:             soulbox --help, soulbox doctor, README.md".to_owned(),
+        format!("  more:             {program} --help, {program} doctor, README.md"),
     ]
 }
 
@@ -60,6 +62,7 @@ mod tests {
             &endpoints,
             "0.0.0.0:4001".parse().ok(),
             false,
+            "./soulbox",
         )
         .join("\n");
         assert_eq!(text.lines().count(), 6);
@@ -69,10 +72,11 @@ mod tests {
             ". /data/env.tls",
             "sbx.localhost:4443",
             "127.0.0.1:4001/metrics",
+            "./soulbox --help",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-        let sudo = lines(Path::new("/data"), &endpoints, None, true).join("\n");
+        let sudo = lines(Path::new("/data"), &endpoints, None, true, "soulbox").join("\n");
         assert!(sudo.contains("eval \"$(sudo cat /data/env)\""), "{sudo}");
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     listen::bind,
     logging,
     preflight::preflight,
-    quick_start,
+    program_name, quick_start,
     running::{Listeners, Parts, run},
     tls::{self, Tls},
     wiring::{self, Stopped, go_on},
@@ -197,7 +197,8 @@ fn announce(
 
 fn print_quick_start(dir: &Path, endpoints: &Endpoints, admin: Option<std::net::SocketAddr>) {
     let as_other_user = std::env::var_os("SUDO_USER").is_some_and(|user| user != "root");
-    let lines = quick_start::lines(dir, endpoints, admin, as_other_user);
+    let program = program_name::callable();
+    let lines = quick_start::lines(dir, endpoints, admin, as_other_user, &program);
     // Nobody may be there to read it.
     if let Err(error) = writeln!(std::io::stdout(), "{}", lines.join("\n")) {
         tracing::debug!(%error, "the quick start was not printed");
