@@ -39,7 +39,15 @@ impl LocalNode {
         let _made = made.wait_for(|made| *made).await.is_ok();
         // A pause or resume under way ends first; it is bounded too.
         let _ours = turn.lock().await;
-        tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
+        match end.spec.purpose {
+            Purpose::Warm => {
+                // Nobody's work is lost, and the log should not read as if it were.
+                tracing::info!(sandbox = %id, detail, "ending a waiting sandbox nobody had yet");
+            }
+            Purpose::User | Purpose::Build => {
+                tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
+            }
+        }
         let mut attempt = 0_u32;
         while let Err(error) = self.tear_down(&end, &folder).await {
             attempt += 1;
