@@ -87,7 +87,11 @@ def test_a_quick_run_measures_everything_and_leaves_nothing(server, quick):
     assert memory["the largest of these"] > 0
     answered = {each["name"]: each["value"] for each in rows["density", "exec in each of them"]["figures"]}
     assert answered["answered an exec"] == answered["sandboxes alive"] > 0
-    assert all(each["kept"] in (True, False, None) for each in report["verdicts"])
+    # Three rounds break no promise about times; that everything answers is judged all the same.
+    for each in report["verdicts"]:
+        answers = "answer" in each["promise"]
+        assert each["kept"] is (True if answers else None), each
+    assert "BROKEN" not in done.stdout and "too few rounds" in done.stdout
     run = report["run"]
     assert run["command"].startswith("soulbox bench") and "--quick" in run["command"]
     assert (run["rounds"], run["quick"], run["unit"]) == (3, True, "ms")
