@@ -45,14 +45,15 @@ const OLDEST_FIRST: &str = "
     ORDER BY at, number LIMIT $4 OFFSET $5";
 
 impl Store {
-    /// All or none.
+    /// All or none. Those that are there already stay as they are, so it can be tried again.
     pub async fn insert_events(&self, events: &[EventRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
         for event in events {
             sqlx::query(
                 "INSERT INTO events (id, tenant_id, sandbox_id, execution_id, template_id,
                                      build_id, kind, data, at, number)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                 ON CONFLICT (id) DO NOTHING",
             )
             .bind(&event.id)
             .bind(event.tenant.as_str())

@@ -13,6 +13,7 @@
 //! - `events`, `webhooks`, `team_use`: what happened, who is told, what it adds up to
 
 mod builds;
+mod clean;
 mod error;
 mod events;
 mod idempotency;
@@ -81,6 +82,8 @@ impl Store {
         let pool = SqlitePoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_release(|connection, _| Box::pin(clean::is_clean(connection)))
+            .before_acquire(|connection, _| Box::pin(clean::is_clean(connection)))
             .connect_with(options)
             .await?;
         migrate::migrator().run(&pool).await?;
