@@ -59,8 +59,11 @@ impl Control {
         self.note_ended(id, reason);
         tracing::info!(reason = reason.as_str(), "sandbox ended");
         self.sweep_later();
-        written?;
-        self.forget_end_later(id);
+        match written {
+            Ok(()) => self.forget_end_later(id),
+            // It is gone, so its owner is not told otherwise. The node keeps why.
+            Err(error) => tracing::error!(%error, "the end of a sandbox is not on record yet"),
+        }
         Ok(())
     }
 

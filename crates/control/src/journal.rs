@@ -26,6 +26,7 @@ use crate::{Control, Result, Tenant, create::row_of, webhooks::Hooks};
 const QUEUE: usize = 16_384;
 const BATCH: usize = 256;
 const FLUSH_LIMIT: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How long events are remembered, and how many at most.
 pub(crate) const RETENTION: Duration = Duration::from_hours(7 * 24);
 pub(crate) const MOST_EVENTS: u32 = 200_000;
@@ -139,7 +140,7 @@ impl Journal {
         let flushed =
             async { self.notes.send(Note::Flush(done)).await.is_ok() && wait.await.is_ok() };
         let flushed = tokio::time::timeout(FLUSH_LIMIT, flushed).await;
-        if flushed.is_err() {
+        if flushed != Ok(true) {
             tracing::warn!("the journal of events is behind");
         }
         flushed.unwrap_or(false)
@@ -268,23 +269,40 @@ impl Control {
     }
 }
 
+/// What could not be written, for want of room on the disk for example, is tried again.
 async fn keep(store: Store, hooks: Arc<Hooks>, mut inbox: mpsc::Receiver<Note>) {
     let mut notes = Vec::with_capacity(BATCH);
-    while inbox.recv_many(&mut notes, BATCH).await > 0 {
-        let (mut events, mut waiting) = (Vec::new(), Vec::new());
+    let mut unwritten: Vec<EventRow> = Vec::new();
+    loop {
+        let next = inbox.recv_many(&mut notes, BATCH);
+        if unwritten.is_empty() {
+            if next.await == 0 {
+                return;
+            }
+        } else if let Ok(0) = tokio::time::timeout(RETRY_PAUSE, next).await {
+            return;
+        }
+        let mut waiting = Vec::new();
         for note in notes.drain(..) {
             match note {
-                Note::Event(event) => events.push(*event),
+                Note::Event(event) => unwritten.push(*event),
                 Note::Flush(done) => waiting.push(done),
             }
         }
-        if !events.is_empty()
-            && let Err(error) = store.insert_events(&events).await
-        {
-            tracing::error!(%error, lost = events.len(), "could not write events");
-        }
-        for event in events {
-            hooks.tell(event);
+        if !unwritten.is_empty() {
+            if let Err(error) = store.insert_events(&unwritten).await {
+                tracing::error!(%error, waiting = unwritten.len(), "could not write events; trying again");
+                let beyond = unwritten.len().saturating_sub(QUEUE);
+                if beyond > 0 {
+                    tracing::error!(lost = beyond, "events are lost: too many wait");
+                    unwritten.drain(..beyond);
+                }
+                // Whoever waits for them learns that they are not written.
+                continue;
+            }
+            for event in unwritten.drain(..) {
+                hooks.tell(event);
+            }
         }
         for done in waiting {
             // Whoever waited may have given up.

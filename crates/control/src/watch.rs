@@ -54,7 +54,7 @@ impl Control {
         let end = EndRow::now(reason, detail);
         match self.store.end_sandbox(id, &end).await {
             Ok(()) => self.forget_end_later(id),
-            // The next start finds the row without its sandbox and ends it.
+            // The node keeps why; see `record_left_ends`.
             Err(error) => {
                 tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
             }

@@ -449,6 +449,80 @@ async fn an_end_that_nobody_asks_for_any_more_is_forgotten() {
     .await;
 }
 
+/// Every such write fails until it is unjammed, as on a disk that is full.
+async fn jam(world: &World, write: &str) -> sqlx::SqlitePool {
+    let file = world.folder.path().join("soulbox.db");
+    let pool = sqlx::SqlitePool::connect(file.to_str().unwrap())
+        .await
+        .unwrap();
+    let sql = format!("CREATE TRIGGER jam BEFORE {write} BEGIN SELECT RAISE(ABORT, 'full'); END");
+    sqlx::query(sqlx::AssertSqlSafe(sql))
+        .execute(&pool)
+        .await
+        .unwrap();
+    pool
+}
+
+async fn unjam(pool: sqlx::SqlitePool) {
+    sqlx::query("DROP TRIGGER jam")
+        .execute(&pool)
+        .await
+        .unwrap();
+    pool.close().await;
+}
+
+#[tokio::test]
+async fn events_that_cannot_be_written_are_written_later_and_an_end_is_kept_until_then() {
+    let world = world().await;
+    let id = world.make().await;
+    assert_eq!(world.kinds_heard(&id).await, ["created"]);
+    let jammed = jam(&world, "INSERT ON events").await;
+    world.node.die_when_asked(&id, Moment::Before);
+    assert_eq!(world.node.unrecorded_ends().await.len(), 1);
+    eventually("the end is written", async || {
+        world.row(&id).await.end.is_some()
+    })
+    .await;
+    assert_eq!(world.kinds_heard(&id).await, ["created"]);
+    assert_eq!(world.node.ends(), 1);
+
+    unjam(jammed).await;
+    eventually("the event is written", async || {
+        world.kinds_heard(&id).await == ["created", "killed"]
+    })
+    .await;
+    world.node.age_ends();
+    in_time("the node forgets", async || {
+        assert_eq!(world.kinds_heard(&id).await, ["created", "killed"]);
+        world.node.ends() == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_kill_that_cannot_be_recorded_has_still_happened_and_is_recorded_later() {
+    let world = world().await;
+    let id = world.make().await;
+    let spec = world.node.get(&id).unwrap().spec;
+    let jammed = jam(&world, "UPDATE ON sandboxes").await;
+    world.control.kill(&world.tenant, &id).await.unwrap();
+    assert!(world.control.get(&world.tenant, &id).await.is_err());
+    assert!(world.row(&id).await.end.is_none());
+
+    unjam(jammed).await;
+    // What the real node keeps of it.
+    world.node.add(SandboxSpec::clone(&spec));
+    world.node.end_unheard(&id, EndReason::Killed, "");
+    world.node.age_ends();
+    in_time("the end is written", async || {
+        world.row(&id).await.end.is_some()
+    })
+    .await;
+    let end = world.row(&id).await.end.unwrap();
+    assert_eq!(end.reason, EndReason::Killed);
+    assert_eq!(world.ends_heard(&id).await, ["killed"]);
+}
+
 /// The looks are seconds apart: the clock is moved instead of waited for.
 async fn in_time(what: &str, mut check: impl AsyncFnMut() -> bool) {
     for _ in 0..1000 {

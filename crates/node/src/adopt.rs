@@ -199,7 +199,7 @@ async fn finish_off(node: &LocalNode, found: &Found, folder: &Folder, end: &End)
     let destroyed = node.runtime().destroy(id, found.running.as_ref()).await;
     report(
         id,
-        destroyed.and_then(|()| folder.remove_into(node.ends(), id)),
+        destroyed.and_then(|()| folder.remove_into(node.ends(), end)),
     );
 }
 

@@ -3,12 +3,15 @@
 //! its successor with a sandbox that is simply not there.
 
 use std::{
-    io,
+    collections::HashMap,
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use fs_err as fs;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use soulbox_runtime::{End, Error, Result};
 use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
@@ -16,6 +19,8 @@ use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
     path: PathBuf,
+    /// For which there was no room on the disk.
+    unwritten: Arc<Mutex<HashMap<SandboxId, End>>>,
 }
 
 /// An end as a file tells it: `ended.json` of a folder, and the same file here afterwards.
@@ -65,14 +70,19 @@ impl Written {
 impl Ends {
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
         fs::create_dir_all(&path).map_err(|e| Error::io("could not make the ends folder", e))?;
-        Ok(Self { path })
+        Ok(Self {
+            path,
+            unwritten: Arc::default(),
+        })
     }
 
-    /// Takes the file over from a folder that goes. Where there is none, nothing is known.
-    pub(crate) fn take_over(&self, id: &SandboxId, ended: &Path) -> io::Result<()> {
-        match fs::rename(ended, self.file(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    /// Takes the file over from a folder that goes. Without one the end is kept in memory until
+    /// there is room for it.
+    pub(crate) fn take_over(&self, end: &End, ended: &Path) {
+        let id = &end.spec.id;
+        if let Err(error) = fs::rename(ended, self.file(id)) {
+            tracing::warn!(sandbox = %id, %error, "why it ended is kept in memory for now");
+            self.unwritten.lock().insert(id.clone(), end.clone());
         }
     }
 
@@ -82,6 +92,8 @@ impl Ends {
     }
 
     pub(crate) fn forget(&self, id: &SandboxId) -> io::Result<()> {
+        let mut unwritten = self.unwritten.lock();
+        unwritten.remove(id);
         match fs::remove_file(self.file(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -91,9 +103,13 @@ impl Ends {
     /// What cannot be read is dropped: it would not be readable at the next start either.
     pub(crate) fn list(&self) -> Result<Vec<End>> {
         let failed = |e| Error::io("could not list the ends that are not on record", e);
-        let mut ends = Vec::new();
+        self.write_unwritten();
+        let mut ends: Vec<End> = self.unwritten.lock().values().cloned().collect();
         for entry in fs::read_dir(&self.path).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
             match read(&path) {
                 Ok(end) => ends.push(end),
                 Err(error) => {
@@ -105,9 +121,30 @@ impl Ends {
         Ok(ends)
     }
 
+    pub(crate) fn write_unwritten(&self) {
+        let mut unwritten = self.unwritten.lock();
+        unwritten.retain(|id, end| match write(&self.file(id), end) {
+            Ok(()) => false,
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "why it ended is still only in memory");
+                true
+            }
+        });
+    }
+
     fn file(&self, id: &SandboxId) -> PathBuf {
         self.path.join(format!("{id}.json"))
     }
+}
+
+fn write(path: &Path, end: &End) -> io::Result<()> {
+    let text = serde_json::to_vec(&Writing::from(end))?;
+    let new = path.with_extension("new");
+    // Tokens are in here.
+    let mut file = std::fs::OpenOptions::new();
+    file.write(true).create(true).truncate(true).mode(0o600);
+    file.open(&new)?.write_all(&text)?;
+    fs::rename(new, path)
 }
 
 fn read(path: &Path) -> io::Result<End> {

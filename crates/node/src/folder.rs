@@ -142,12 +142,12 @@ impl Folder {
     }
 
     /// Everything but why it ended, which waits among `ends` to be recorded.
-    pub(crate) fn remove_into(&self, ends: &Ends, id: &SandboxId) -> Result<()> {
-        // What nobody can tell any more must not keep a sandbox's files.
-        if let Err(error) = ends.take_over(id, &self.path.join(ENDED)) {
-            tracing::warn!(sandbox = %id, %error, "why it ended is not kept for the record");
-        }
-        self.remove()
+    pub(crate) fn remove_into(&self, ends: &Ends, end: &End) -> Result<()> {
+        ends.take_over(end, &self.path.join(ENDED));
+        self.remove()?;
+        // The disk has room now, of which there may have been none.
+        ends.write_unwritten();
+        Ok(())
     }
 
     pub(crate) fn remove(&self) -> Result<()> {

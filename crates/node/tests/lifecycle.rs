@@ -306,6 +306,40 @@ async fn why_a_sandbox_ended_is_kept_across_restarts_until_it_is_on_record() {
 }
 
 #[tokio::test]
+async fn why_a_sandbox_ended_is_known_although_the_disk_has_no_room_for_it() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let (one, other) = (spec(LONG), spec(LONG));
+    // A folder where the file should be stands for a disk that cannot take it.
+    let mut obstacles = Vec::new();
+    for wish in [&one, &other] {
+        first.create(wish.clone()).await.unwrap();
+        obstacles.push(folder.path().join(wish.id.as_str()).join("ended.json.new"));
+        obstacles.push(ends_dir(folder.path()).join(format!("{}.new", wish.id)));
+    }
+    for obstacle in &obstacles {
+        std::fs::create_dir(obstacle).unwrap();
+    }
+    for wish in [&one, &other] {
+        first.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    }
+    let why = reasons(&first).await;
+    assert_eq!(why[&one.id].0, EndReason::Killed);
+    first.forget_end(&one.id).await;
+    assert_eq!(reasons(&first).await.len(), 1);
+
+    for obstacle in obstacles.iter().filter(|path| path.exists()) {
+        std::fs::remove_dir(obstacle).unwrap();
+    }
+    assert_eq!(reasons(&first).await.len(), 1);
+    drop(first);
+    let second = node(folder.path(), &machine).await;
+    let why = reasons(&second).await;
+    assert_eq!(why.len(), 1);
+    assert_eq!(why[&other.id].0, EndReason::Killed);
+}
+
+#[tokio::test]
 async fn a_server_that_dies_while_it_removes_a_folder_has_told_why() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;

@@ -115,7 +115,7 @@ impl MemoryNode {
     /// Moves them into the past, as if nobody had cared for them since.
     pub(crate) fn age_ends(&self) {
         for end in self.ends.lock().unwrap().iter_mut() {
-            end.at = UnixMillis(1);
+            end.at = UnixMillis(UnixMillis::now().0 - 600_000);
         }
     }
 

@@ -86,11 +86,10 @@ impl LocalNode {
         .await
         .unwrap_or_default();
         self.runtime.destroy(id, running.as_ref()).await?;
-        let (removing, ends, id) = (folder.clone(), self.ends.clone(), id.clone());
-        let told = is_told(end);
+        let (removing, ends, end) = (folder.clone(), self.ends.clone(), end.clone());
         blocking(move || {
-            if told {
-                removing.remove_into(&ends, &id)
+            if is_told(&end) {
+                removing.remove_into(&ends, &end)
             } else {
                 removing.remove()
             }
