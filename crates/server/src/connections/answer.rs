@@ -57,7 +57,9 @@ impl HttpBody for AnswerBody {
         let by_window = self.by_window;
         if let Some(underway) = self.underway.as_mut().filter(|_| by_window) {
             match &polled {
-                Poll::Ready(_) => underway.is_up_to_the_client(),
+                Poll::Ready(Some(Ok(frame))) if has_bytes(frame) => underway.gives(),
+                // The end, or what needs no room: it says nothing about the client.
+                Poll::Ready(_) => {}
                 Poll::Pending => underway.is_up_to_us(),
             }
         }
@@ -71,4 +73,8 @@ impl HttpBody for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+fn has_bytes(frame: &Frame<Bytes>) -> bool {
+    frame.data_ref().is_some_and(|data| !data.is_empty())
 }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Who is silent or idle is asked to leave, and who has not taken a byte of what it asked for in
-//! half a minute is cut; never anybody else in the middle of a request, an answer or a tunnel,
+//! half a minute is cut, however much more it asks for meanwhile; never anybody else in the middle of a request, an answer or a tunnel,
 //! however quiet. Clients keep idle connections in pools and notice when one was closed; a client
 //! that has been silent for a second has nothing to ask.
 
@@ -68,8 +68,10 @@ pub(crate) struct Presence {
 pub(crate) struct Underway {
     presence: Presence,
     for_good: bool,
-    /// Whether it goes on when the client has taken more of the answer; told to the book then.
-    held: Option<Instant>,
+    /// Goes on when the client has taken more of the answer.
+    held: bool,
+    /// When the book was last told that the client takes it.
+    told: Option<Instant>,
 }
 
 impl Guests {
@@ -127,7 +129,8 @@ impl Presence {
         Underway {
             presence: self.clone(),
             for_good: false,
-            held: None,
+            held: false,
+            told: None,
         }
     }
 
@@ -163,20 +166,37 @@ impl Underway {
         self.for_good = true;
     }
 
-    /// The next piece of the answer is asked for when the client has taken what there is.
+    /// The answer begins when the client has room for it.
     pub(crate) fn is_up_to_the_client(&mut self) {
-        let Presence { shared, number, .. } = &self.presence;
-        match self.held {
-            None => shared.book.lock().hold(*number),
-            Some(told) if told.elapsed() >= TELL_EVERY => shared.book.lock().progress(*number),
-            Some(_) => return,
+        if !self.held {
+            self.held = true;
+            let Presence { shared, number, .. } = &self.presence;
+            shared.book.lock().hold(*number);
         }
-        self.held = Some(Instant::now());
     }
 
-    /// The next piece of the answer is not there yet.
+    /// The client had room for a piece, and gets the next one when it has taken this.
+    pub(crate) fn gives(&mut self) {
+        self.is_up_to_the_client();
+        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.told = Some(Instant::now());
+            let Presence { shared, number, .. } = &self.presence;
+            shared.book.lock().takes(*number);
+        }
+    }
+
+    /// The client has room, and there is no next piece yet.
     pub(crate) fn is_up_to_us(&mut self) {
-        if self.held.take().is_some() {
+        let Presence { shared, number, .. } = &self.presence;
+        if self.held && self.told.is_some() {
+            shared.book.lock().takes(*number);
+        }
+        self.release();
+    }
+
+    fn release(&mut self) {
+        if self.held {
+            self.held = false;
             let Presence { shared, number, .. } = &self.presence;
             shared.book.lock().release(*number);
         }
@@ -188,7 +208,7 @@ impl Drop for Underway {
         if self.for_good {
             return;
         }
-        self.is_up_to_us();
+        self.release();
         let Presence { shared, number, .. } = &self.presence;
         if shared.book.lock().finish(*number) {
             shared.changed.notify_waiters();

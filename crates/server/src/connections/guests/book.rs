@@ -16,6 +16,9 @@ use crate::connections::places::Places;
 const SILENCE: Duration = Duration::from_secs(1);
 /// Longer than a busy client or a bad line takes to read again.
 const NOT_READING: Duration = Duration::from_secs(30);
+/// For those who have more than half of all places, when somebody else comes: they have to make the
+/// room. Among themselves, clients behind one proxy perhaps, they have as much time as anybody.
+const CROWD_NOT_READING: Duration = Duration::from_secs(5);
 /// Of all places, so much is for those who have not asked yet. More of them than that push out each
 /// other, not those who ask now and then.
 const SILENT_PART: usize = 4;
@@ -60,14 +63,16 @@ struct Entry {
     deaf: bool,
     /// Of what is underway, answers that go on when the client has taken more.
     held: usize,
-    stalled: Option<Stalled>,
+    unread: Option<Unread>,
     cut: CancellationToken,
 }
 
+/// Since when a client has taken nothing, while something waits for it. Only taking makes it begin
+/// anew: who asks for more of what it does not read would hold its place for ever otherwise.
 #[derive(Debug, Clone, Copy)]
-struct Stalled {
+struct Unread {
     since: Instant,
-    /// Its key in `stalled`.
+    /// Its key in `stalled`, when all that is underway waits for the client.
     turn: u64,
 }
 
@@ -89,7 +94,7 @@ pub(super) struct Book {
     silent: BTreeSet<u64>,
     /// In the order in which they fell idle.
     idle: BTreeMap<u64, u64>,
-    /// In the order in which they stopped reading.
+    /// In the order in which they last read something.
     stalled: BTreeMap<u64, u64>,
     per_neighbours: HashMap<IpAddr, usize>,
     /// Those who have more than half of all places, of whom there can be only one.
@@ -129,7 +134,7 @@ impl Book {
                 turn: number,
                 deaf: false,
                 held: 0,
-                stalled: None,
+                unread: None,
                 cut: entered.cut.clone(),
             },
         );
@@ -149,8 +154,8 @@ impl Book {
         self.vacancies.somebody_left();
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
-        if let Some(stalled) = entry.stalled {
-            self.stalled.remove(&stalled.turn);
+        if let Some(unread) = entry.unread {
+            self.stalled.remove(&unread.turn);
         }
         if self.leaving.remove(&number) {
             self.stats.gave_way += 1;
@@ -179,8 +184,10 @@ impl Book {
             return;
         };
         entry.underway += 1;
-        // It asked in the same moment as we did; the request goes first.
-        self.leaving.remove(&number);
+        if !entry.cut.is_cancelled() {
+            // It asked in the same moment as we did; the request goes first.
+            self.leaving.remove(&number);
+        }
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
     }
@@ -199,6 +206,7 @@ impl Book {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.deaf = false;
         }
+        self.takes(number);
         self.finish(number)
     }
 
@@ -218,37 +226,41 @@ impl Book {
         self.settle(number);
     }
 
-    /// The client has taken something, and there is more.
-    pub(super) fn progress(&mut self, number: u64) {
+    /// The client has room for a piece of an answer.
+    pub(super) fn takes(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number)
+            // What the socket does not take has only gone into a buffer of ours.
             && !entry.deaf
-            && let Some(stalled) = entry.stalled.take()
+            && !entry.cut.is_cancelled()
+            && let Some(unread) = entry.unread.take()
         {
-            self.stalled.remove(&stalled.turn);
+            self.stalled.remove(&unread.turn);
             self.settle(number);
         }
     }
 
-    /// Notes whether all that is underway waits for the client.
+    /// Notes whether something waits for the client, and whether all that is underway does.
     fn settle(&mut self, number: u64) {
         let turn = self.turn();
         let Some(entry) = self.entries.get_mut(&number) else {
             return;
         };
-        let waits = entry.deaf || (entry.held > 0 && entry.held == entry.underway);
-        match entry.stalled {
-            // A cut is final.
-            _ if entry.cut.is_cancelled() => {}
-            None if waits => {
-                let since = Instant::now();
-                entry.stalled = Some(Stalled { since, turn });
-                self.stalled.insert(turn, number);
+        if entry.cut.is_cancelled() {
+            // That is final.
+            return;
+        }
+        if !entry.deaf && entry.held == 0 {
+            if let Some(unread) = entry.unread.take() {
+                self.stalled.remove(&unread.turn);
             }
-            Some(stalled) if !waits => {
-                entry.stalled = None;
-                self.stalled.remove(&stalled.turn);
-            }
-            _ => {}
+            return;
+        }
+        let since = Instant::now();
+        let unread = *entry.unread.get_or_insert(Unread { since, turn });
+        if entry.deaf || entry.held == entry.underway {
+            self.stalled.insert(unread.turn, number);
+        } else {
+            self.stalled.remove(&unread.turn);
         }
     }
 
@@ -283,10 +295,14 @@ impl Book {
         // Who has most of the places does not get others' too.
         let suits = |number: &u64| !is_crowd || self.is_of(*number, newcomer);
         let mut leaves = self.leaving.iter().any(suits);
+        let patience = match (self.crowding, newcomer) {
+            (Some(_), Some(_)) if !is_crowd => CROWD_NOT_READING,
+            _ => NOT_READING,
+        };
         while self.leaving.len() < at_once {
-            let mut chosen = self.next_to_leave(self.crowding, places);
+            let mut chosen = self.next_to_leave(self.crowding, patience, places);
             if chosen.is_none() && !is_crowd {
-                chosen = self.next_to_leave(None, places);
+                chosen = self.next_to_leave(None, NOT_READING, places);
             }
             let Some(number) = chosen else { break };
             self.part_with(number);
@@ -301,24 +317,29 @@ impl Book {
         };
         self.silent.remove(&number);
         self.idle.remove(&entry.turn);
-        match entry.stalled {
+        match entry.unread {
             None => entry.leave.cancel(),
-            Some(stalled) => {
-                self.stalled.remove(&stalled.turn);
+            Some(unread) => {
+                self.stalled.remove(&unread.turn);
                 entry.cut.cancel();
             }
         }
         self.leaving.insert(number);
     }
 
-    fn next_to_leave(&self, of: Option<IpAddr>, places: &Places) -> Option<u64> {
+    fn next_to_leave(
+        &self,
+        of: Option<IpAddr>,
+        patience: Duration,
+        places: &Places,
+    ) -> Option<u64> {
         let suits = |number: &u64| self.is_of(*number, of);
         let silent = self.silent.iter().copied().find(suits);
         let many = self.silent.len() > places.most / SILENT_PART;
         let gives_way = |number: &u64| many || self.is_mute(*number);
         silent
             .filter(gives_way)
-            .or_else(|| self.longest_at_rest(suits))
+            .or_else(|| self.longest_at_rest(suits, patience))
             .or(silent)
     }
 
@@ -333,10 +354,10 @@ impl Book {
     }
 
     /// Who does nothing, or has not read anything, since the earliest moment.
-    fn longest_at_rest(&self, suits: impl Fn(&u64) -> bool) -> Option<u64> {
+    fn longest_at_rest(&self, suits: impl Fn(&u64) -> bool, patience: Duration) -> Option<u64> {
         let is_long = |number: &u64| {
-            let stalled = self.entries.get(number).and_then(|entry| entry.stalled);
-            stalled.is_some_and(|stalled| stalled.since.elapsed() >= NOT_READING)
+            let unread = self.entries.get(number).and_then(|entry| entry.unread);
+            unread.is_some_and(|unread| unread.since.elapsed() >= patience)
         };
         let idle = self.idle.iter().find(|(_, number)| suits(number));
         let stalled = self.stalled.iter().find(|(_, number)| suits(number));

@@ -142,8 +142,9 @@ async fn who_reads_nothing_for_half_a_minute_is_cut_for_a_newcomer_and_only_then
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_a_byte_now_and_then_is_not_cut() {
-    let guests = house(1);
+    let guests = house(2);
     let slow = place(&guests, from(1), CALM).await.unwrap();
+    let _tunnel = tunnel(&guests, from(3)).await;
     let _answer = slow.presence().request();
     for _ in 0..10 {
         let mut stall = slow.presence().stalls();
@@ -151,6 +152,12 @@ async fn who_takes_a_byte_now_and_then_is_not_cut() {
         assert!(place(&guests, from(2), CALM).await.is_none());
         assert!(!is_cut(&mut stall).await);
     }
+}
+
+async fn tunnel(guests: &Guests, address: IpAddr) -> Guest {
+    let tunnel = place(guests, address, CALM).await.unwrap();
+    tunnel.presence().request().for_good();
+    tunnel
 }
 
 async fn is_cut(stall: &mut Stall) -> bool {
@@ -294,7 +301,8 @@ async fn in_a_crowd_the_descriptor_of_one_who_left_is_for_one_who_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guest_is_held_up_by_its_client_when_all_of_its_answers_are() {
-    let guests = house(1);
+    let guests = house(2);
+    let tunnel = tunnel(&guests, from(3)).await;
     let guest = place(&guests, from(1), CALM).await.unwrap();
     let cut = guest.presence().cut().clone();
     let (mut held, quiet) = (guest.presence().request(), guest.presence().request());
@@ -303,12 +311,13 @@ async fn a_guest_is_held_up_by_its_client_when_all_of_its_answers_are() {
     assert!(place(&guests, from(2), CALM).await.is_none());
     assert!(!cut.is_cancelled(), "the other one has nothing to read");
 
+    held.gives();
     drop(quiet);
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert!(place(&guests, from(2), CALM).await.is_none());
         assert!(!cut.is_cancelled(), "it takes something now and then");
-        held.is_up_to_the_client();
+        held.gives();
     }
     held.is_up_to_us();
     tokio::time::sleep(Duration::from_mins(10)).await;
@@ -320,7 +329,82 @@ async fn a_guest_is_held_up_by_its_client_when_all_of_its_answers_are() {
     assert!(place(&guests, from(2), CALM).await.is_none());
     assert!(cut.is_cancelled());
     drop(held);
-    drop(guest);
+    drop((guest, tunnel));
     assert_eq!(guests.stats().gave_way, 1);
     assert_eq!(guests.stats().busy, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_for_more_of_what_it_does_not_take_keeps_nobody_its_place() {
+    let guests = house(2);
+    let (greedy, reader) = (
+        place(&guests, from(1), CALM).await.unwrap(),
+        place(&guests, from(2), CALM).await.unwrap(),
+    );
+    let is_cut = |guest: &Guest| guest.presence().cut().is_cancelled();
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        assert!(!is_cut(&greedy));
+        for guest in [&greedy, &reader] {
+            let mut answer = guest.presence().request();
+            answer.is_up_to_the_client();
+            answers.push(answer);
+        }
+        // A whole answer is as good as a piece of one; without bytes it is none.
+        let mut whole = reader.presence().request();
+        whole.is_up_to_the_client();
+        whole.gives();
+        greedy.presence().request().is_up_to_the_client();
+        drop(whole);
+        tokio::time::sleep(Duration::from_secs(14)).await;
+    }
+    assert_eq!(guests.stats().stalled, 2);
+    assert!(place(&guests, from(3), CALM).await.is_none());
+    assert!(is_cut(&greedy) && !is_cut(&reader));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_more_than_half_of_the_places_makes_room_for_others_sooner_when_it_does_not_read() {
+    let guests = house(4);
+    let alone = place(&guests, from(1), CALM).await.unwrap();
+    let mut crowd = Vec::new();
+    for _ in 0..3 {
+        crowd.push(place(&guests, from(2), CALM).await.unwrap());
+    }
+    let mut answers: Vec<_> = [&alone]
+        .into_iter()
+        .chain(&crowd)
+        .map(|guest| guest.presence().request())
+        .collect();
+    // The last one of the crowd has nothing to take.
+    answers[..3].iter_mut().for_each(Underway::gives);
+    let is_cut = |guest: &Guest| guest.presence().cut().is_cancelled();
+
+    for _ in 0..2 {
+        assert!(place(&guests, from(2), CALM).await.is_none());
+        assert!(
+            !crowd.iter().any(is_cut),
+            "not for its own, after so little"
+        );
+        answers[1].gives();
+        answers[2].gives();
+    }
+    let mut newcomer = pin!(place(&guests, from(3), CALM));
+    for _ in 0..2 {
+        let waited = tokio::time::timeout(Duration::from_secs(2), newcomer.as_mut()).await;
+        assert!(waited.is_err());
+        answers[2].gives();
+    }
+    let waited = tokio::time::timeout(Duration::from_secs(2), newcomer.as_mut()).await;
+    assert!(waited.is_ok_and(|place| place.is_none()), "nobody left yet");
+    assert!(is_cut(&crowd[0]), "it has taken nothing for five seconds");
+    assert!(!is_cut(&crowd[1]), "it takes something now and then");
+    assert!(!is_cut(&crowd[2]) && !is_cut(&alone));
+
+    drop(answers.remove(1));
+    drop(crowd.remove(0));
+    let _fourth = tunnel(&guests, from(3)).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(place(&guests, from(4), CALM).await.is_none());
+    assert!(!crowd.iter().any(is_cut), "it is no crowd any more");
 }
