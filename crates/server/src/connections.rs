@@ -2,11 +2,12 @@
 //!
 //! - `places`: how many connections there may be
 //! - `guests`: who is there, who waits to come in, and who leaves when it is full
-//! - `socket`, `answer`: what keeps a guest's place, and what keeps it from being asked to leave
+//! - `socket`, `answer`, `piece`: what keeps a guest's place, and what keeps it from being asked to leave
 
 mod answer;
 mod desk;
 mod guests;
+mod piece;
 mod places;
 mod socket;
 

@@ -25,6 +25,7 @@ mod keys;
 mod listen;
 mod logging;
 mod metrics;
+mod open_files;
 mod preflight;
 mod private_file;
 mod program_name;

@@ -3,7 +3,6 @@
 use std::{io::Write, net::IpAddr, path::Path, pin::pin, time::Duration};
 
 use anyhow::{Context, bail};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use soulbox_types::Secret;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +11,7 @@ use crate::{
     data_dir::DataDir,
     env_files::{self, Endpoints},
     listen::bind,
-    logging,
+    logging, open_files,
     preflight::preflight,
     program_name, quick_start,
     running::{Listeners, Parts, run},
@@ -78,7 +77,7 @@ async fn start(config: &Config, stop: &CancellationToken) -> anyhow::Result<Star
             "sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)"
         );
     }
-    raise_file_limit();
+    open_files::raise_limit()?;
     let data_dir = DataDir::open(&config.data_dir)?;
     preflight(&config.data_dir, config.min_free_disk).await?;
     go_on(stop)?;
@@ -202,18 +201,6 @@ fn print_quick_start(dir: &Path, endpoints: &Endpoints, admin: Option<std::net::
     // Nobody may be there to read it.
     if let Err(error) = writeln!(std::io::stdout(), "{}", lines.join("\n")) {
         tracing::debug!(%error, "the quick start was not printed");
-    }
-}
-
-/// Every stream takes two descriptors; the usual soft limit of 1024 is soon reached.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
     }
 }
 

@@ -11,15 +11,15 @@ use http::{Response, StatusCode, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use soulbox_proxy::{Body, BoxError};
 
-use super::guests::Underway;
+use super::{guests::Underway, piece::Piece};
 
 #[derive(Debug)]
 pub(super) struct AnswerBody {
     body: Body,
     /// `None` for what comes before a tunnel.
     underway: Option<Underway>,
-    /// Of HTTP/2, which asks for the next piece when the client gave room for it. Otherwise the
-    /// socket tells who does not read.
+    /// Of HTTP/2, which takes a piece when the client gave room for it. Otherwise the socket tells
+    /// who does not read.
     by_window: bool,
 }
 
@@ -46,24 +46,28 @@ pub(super) fn accompany(
 }
 
 impl HttpBody for AnswerBody {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Piece>, BoxError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         let by_window = self.by_window;
+        let mut taker = None;
         if let Some(underway) = self.underway.as_mut().filter(|_| by_window) {
             match &polled {
-                Poll::Ready(Some(Ok(frame))) if has_bytes(frame) => underway.gives(),
+                Poll::Ready(Some(Ok(frame))) if has_bytes(frame) => {
+                    underway.gives();
+                    taker = Some(underway.presence().clone());
+                }
                 // The end, or what needs no room: it says nothing about the client.
                 Poll::Ready(_) => {}
                 Poll::Pending => underway.is_up_to_us(),
             }
         }
-        polled
+        polled.map_ok(|frame| frame.map_data(|data| Piece::new(data, taker)))
     }
 
     fn is_end_stream(&self) -> bool {

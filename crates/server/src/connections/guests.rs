@@ -19,7 +19,7 @@ mod queue;
 mod stall;
 mod vacancies;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -30,9 +30,6 @@ use book::{Book, Entered};
 pub(crate) use book::{GuestStats, Mood};
 pub(crate) use newcomer::{Arrival, Newcomer};
 pub(crate) use stall::Stall;
-
-/// How exact it has to be when a client last took something.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -70,8 +67,8 @@ pub(crate) struct Underway {
     for_good: bool,
     /// Goes on when the client has taken more of the answer.
     held: bool,
-    /// When the book was last told that the client takes it.
-    told: Option<Instant>,
+    /// It had something for the client before.
+    gave: bool,
 }
 
 impl Guests {
@@ -130,13 +127,18 @@ impl Presence {
             presence: self.clone(),
             for_good: false,
             held: false,
-            told: None,
+            gave: false,
         }
     }
 
     /// The client does not take the bytes that are for it as fast as they come.
     pub(crate) fn stalls(&self) -> Stall {
         Stall::begin(self.clone())
+    }
+
+    /// The client has taken some bytes of an answer.
+    pub(crate) fn takes(&self) {
+        self.shared.book.lock().takes(self.number);
     }
 
     /// What it does, and since when.
@@ -166,7 +168,7 @@ impl Underway {
         self.for_good = true;
     }
 
-    /// The answer begins when the client has room for it.
+    /// The answer goes on when the client has room for it.
     pub(crate) fn is_up_to_the_client(&mut self) {
         if !self.held {
             self.held = true;
@@ -175,23 +177,24 @@ impl Underway {
         }
     }
 
-    /// The client had room for a piece, and gets the next one when it has taken this.
+    /// There is a piece for the client.
     pub(crate) fn gives(&mut self) {
-        self.is_up_to_the_client();
-        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.told = Some(Instant::now());
-            let Presence { shared, number, .. } = &self.presence;
-            shared.book.lock().takes(*number);
+        if self.gave && !self.held {
+            // It has taken the one before, as nobody would have looked for this one otherwise.
+            self.presence.takes();
         }
+        self.gave = true;
+        self.is_up_to_the_client();
     }
 
-    /// The client has room, and there is no next piece yet.
+    /// The next piece of the answer is not there yet.
     pub(crate) fn is_up_to_us(&mut self) {
-        let Presence { shared, number, .. } = &self.presence;
-        if self.held && self.told.is_some() {
-            shared.book.lock().takes(*number);
-        }
         self.release();
+    }
+
+    /// Whose answer this is.
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     fn release(&mut self) {

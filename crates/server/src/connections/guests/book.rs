@@ -226,7 +226,7 @@ impl Book {
         self.settle(number);
     }
 
-    /// The client has room for a piece of an answer.
+    /// The client has taken bytes of an answer.
     pub(super) fn takes(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number)
             // What the socket does not take has only gone into a buffer of ours.

@@ -311,13 +311,13 @@ async fn a_guest_is_held_up_by_its_client_when_all_of_its_answers_are() {
     assert!(place(&guests, from(2), CALM).await.is_none());
     assert!(!cut.is_cancelled(), "the other one has nothing to read");
 
-    held.gives();
+    guest.presence().takes();
     drop(quiet);
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert!(place(&guests, from(2), CALM).await.is_none());
         assert!(!cut.is_cancelled(), "it takes something now and then");
-        held.gives();
+        guest.presence().takes();
     }
     held.is_up_to_us();
     tokio::time::sleep(Duration::from_mins(10)).await;
@@ -350,12 +350,12 @@ async fn asking_for_more_of_what_it_does_not_take_keeps_nobody_its_place() {
             answer.is_up_to_the_client();
             answers.push(answer);
         }
-        // A whole answer is as good as a piece of one; without bytes it is none.
+        // A whole answer is as good as a piece of one, but not one that is given up.
         let mut whole = reader.presence().request();
-        whole.is_up_to_the_client();
         whole.gives();
-        greedy.presence().request().is_up_to_the_client();
+        reader.presence().takes();
         drop(whole);
+        greedy.presence().request().gives();
         tokio::time::sleep(Duration::from_secs(14)).await;
     }
     assert_eq!(guests.stats().stalled, 2);
@@ -386,14 +386,15 @@ async fn who_has_more_than_half_of_the_places_makes_room_for_others_sooner_when_
             !crowd.iter().any(is_cut),
             "not for its own, after so little"
         );
-        answers[1].gives();
-        answers[2].gives();
+        for guest in &crowd {
+            guest.presence().takes();
+        }
     }
     let mut newcomer = pin!(place(&guests, from(3), CALM));
     for _ in 0..2 {
         let waited = tokio::time::timeout(Duration::from_secs(2), newcomer.as_mut()).await;
         assert!(waited.is_err());
-        answers[2].gives();
+        crowd[1].presence().takes();
     }
     let waited = tokio::time::timeout(Duration::from_secs(2), newcomer.as_mut()).await;
     assert!(waited.is_ok_and(|place| place.is_none()), "nobody left yet");

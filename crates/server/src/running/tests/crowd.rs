@@ -253,6 +253,30 @@ async fn clients_who_give_no_window_for_the_answer_do_not_keep_others_out() {
     assert!(health(&world).await.ends_with("healthy"));
 }
 
+#[tokio::test]
+async fn clients_who_give_no_window_and_ask_again_and_again_do_not_keep_others_out() {
+    let world = full_house(1);
+    let io = TokioIo::new(connect(&world).await);
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let request = Request::get("http://localhost/health")
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        answers.push(within(sender.send_request(request)).await.unwrap());
+        assert!(page(&world).await.contains(r#"{state="stalled"} 1"#));
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        tokio::time::resume();
+    }
+    assert!(health(&world).await.ends_with("healthy"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_on_which_nothing_comes_is_not_cut_for_a_newcomer() {
     let world = full_house(1);
