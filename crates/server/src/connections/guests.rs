@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Who is silent or idle is asked to leave, and who has not taken a byte of what it asked for in
-//! half a minute is cut, however much more it asks for meanwhile; never anybody else in the middle of a request, an answer or a tunnel,
-//! however quiet. Clients keep idle connections in pools and notice when one was closed; a client
-//! that has been silent for a second has nothing to ask.
+//! half a minute is cut, however much more it asks for meanwhile; never anybody else in the middle of
+//! a request, an answer or a tunnel, however quiet. Clients keep idle connections in pools and notice
+//! when one was closed; a client that has been silent for a second has nothing to ask.
 
 mod book;
 mod newcomer;
