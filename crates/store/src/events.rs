@@ -33,16 +33,34 @@ pub struct EventFilter {
     pub limit: u32,
 }
 
-const NEWEST_FIRST: &str = "
-    SELECT id, tenant_id, sandbox_id, execution_id, template_id, build_id, kind, data, at, number
-    FROM events WHERE tenant_id = $1 AND ($2 = '' OR sandbox_id = $2)
-        AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
-    ORDER BY at DESC, number DESC LIMIT $4 OFFSET $5";
-const OLDEST_FIRST: &str = "
-    SELECT id, tenant_id, sandbox_id, execution_id, template_id, build_id, kind, data, at, number
-    FROM events WHERE tenant_id = $1 AND ($2 = '' OR sandbox_id = $2)
-        AND ($3 = '' OR $3 LIKE '% ' || kind || ' %')
-    ORDER BY at, number LIMIT $4 OFFSET $5";
+/// Each names the column that its index begins with: with one statement for both, SQLite would read
+/// all events of a tenant to find those of one sandbox.
+macro_rules! select {
+    ($whose:literal, $order:literal) => {
+        concat!(
+            "SELECT id, tenant_id, sandbox_id, execution_id, template_id, build_id, kind, data, at,
+                    number
+             FROM events WHERE ",
+            $whose,
+            " AND ($3 = '' OR $3 LIKE '% ' || kind || ' %') ORDER BY ",
+            $order,
+            " LIMIT $4 OFFSET $5"
+        )
+    };
+}
+
+/// Newest first, oldest first.
+const OF_TENANT: [&str; 2] = [
+    select!("tenant_id = $1 AND $2 = ''", "at DESC, number DESC"),
+    select!("tenant_id = $1 AND $2 = ''", "at, number"),
+];
+const OF_SANDBOX: [&str; 2] = [
+    select!(
+        "sandbox_id = $2 AND +tenant_id = $1",
+        "at DESC, number DESC"
+    ),
+    select!("sandbox_id = $2 AND +tenant_id = $1", "at, number"),
+];
 
 impl Store {
     /// All or none. Those that are there already stay as they are, so it can be tried again.
@@ -78,11 +96,11 @@ impl Store {
             // Words between spaces, so that one is never found inside another.
             kinds => format!(" {} ", kinds.join(" ")),
         };
-        let sql = if filter.oldest_first {
-            OLDEST_FIRST
-        } else {
-            NEWEST_FIRST
+        let of = match &filter.sandbox {
+            Some(_) => OF_SANDBOX,
+            None => OF_TENANT,
         };
+        let sql = of[usize::from(filter.oldest_first)];
         sqlx::query(sql)
             .bind(tenant.as_str())
             .bind(filter.sandbox.as_ref().map_or("", SandboxId::as_str))
@@ -136,4 +154,34 @@ fn from_row(row: &SqliteRow) -> Result<EventRow> {
         at: row::time(row, "at")?,
         number: row::number(row, "number")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn events_of_one_sandbox_are_found_without_reading_those_of_its_tenant() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("soulbox.db"))
+            .await
+            .unwrap();
+        for (sql, index) in [
+            (OF_TENANT[0], "events_by_tenant"),
+            (OF_TENANT[1], "events_by_tenant"),
+            (OF_SANDBOX[0], "events_by_sandbox"),
+            (OF_SANDBOX[1], "events_by_sandbox"),
+        ] {
+            let explain = format!("EXPLAIN QUERY PLAN {sql}");
+            let plan = sqlx::query(sqlx::AssertSqlSafe(explain))
+                .fetch_all(&store.pool)
+                .await
+                .unwrap();
+            let [step] = plan.as_slice() else {
+                panic!("it sorts: {}", plan.len());
+            };
+            let step = row::text(step, "detail").unwrap();
+            assert!(step.starts_with("SEARCH") && step.contains(index), "{step}");
+        }
+    }
 }
