@@ -1,5 +1,8 @@
 //! More clients than there are places.
 
+use hyper::client::conn::http2::{self, SendRequest};
+use tokio::task::JoinHandle;
+
 use super::*;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nstart\r\n";
@@ -232,16 +235,22 @@ async fn clients_who_ask_and_never_read_do_not_keep_others_out() {
     }
 }
 
+/// Over HTTP/2, by a client that takes no byte of any body.
+async fn connect_without_window(
+    world: &World,
+) -> (SendRequest<Empty<Bytes>>, JoinHandle<hyper::Result<()>>) {
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(connect(world).await))
+        .await
+        .unwrap();
+    (sender, tokio::spawn(connection))
+}
+
 #[tokio::test(start_paused = true)]
 async fn clients_who_give_no_window_for_the_answer_do_not_keep_others_out() {
     let world = full_house(1);
-    let io = TokioIo::new(connect(&world).await);
-    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(0)
-        .handshake(io)
-        .await
-        .unwrap();
-    let connection = tokio::spawn(connection);
+    let (mut sender, connection) = connect_without_window(&world).await;
     let request = Request::get("http://localhost/health")
         .body(Empty::<Bytes>::new())
         .unwrap();
@@ -256,13 +265,7 @@ async fn clients_who_give_no_window_for_the_answer_do_not_keep_others_out() {
 #[tokio::test]
 async fn clients_who_give_no_window_and_ask_again_and_again_do_not_keep_others_out() {
     let world = full_house(1);
-    let io = TokioIo::new(connect(&world).await);
-    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(0)
-        .handshake(io)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let (mut sender, _connection) = connect_without_window(&world).await;
     let mut answers = Vec::new();
     for _ in 0..3 {
         let request = Request::get("http://localhost/health")
