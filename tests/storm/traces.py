@@ -7,11 +7,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from support.census import FIRST_SANDBOX_ID, SLACK, cgroups, grown, namespaces, nft_counts, state_of
+from support.census import SANDBOX_IDS, SLACK, cgroups, grown, namespaces, nft_counts, state_of
 from support.server import Server
 
-# As crates/jail/src/instance.rs gives them out.
-IDS_PER_SERVER = 4096 * 65536
 # A server that has met a thousand clients keeps a little more than one of a calm test.
 STORM_SLACK = SLACK | {"server_fds": 8, "files": 8}
 SANDBOX_ID = re.compile(r"i[0-9a-z]{20}")
@@ -97,13 +95,13 @@ def is_berth(server: Server, cgroup: str) -> bool:
 
 
 def processes(server: Server, instance: dict) -> list[str]:
-    """The server, its helpers, and everything that runs as one of its sandboxes."""
-    low = FIRST_SANDBOX_ID + instance["block"] * IDS_PER_SERVER
+    """The server, its helpers, and everything that runs as one of its sandboxes. What has a sandbox's
+    ids and is in no server's group could be anybody's, and so is counted."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            uid = os.stat(f"/proc/{pid}").st_uid
-            if low <= uid < low + IDS_PER_SERVER or f"soulbox-{instance['tag']}" in read(f"/proc/{pid}/cgroup"):
+            uid, cgroup = os.stat(f"/proc/{pid}").st_uid, read(f"/proc/{pid}/cgroup")
+            if f"soulbox-{instance['tag']}" in cgroup or (uid in SANDBOX_IDS and "soulbox-" not in cgroup):
                 found.append(pid)
             elif os.fsencode(server.data) in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)

@@ -11,8 +11,8 @@ from support.server import Server
 from support.turns import turn
 from support.waiting import eventually
 
-# As crates/jail/src/instance.rs gives them out.
-FIRST_SANDBOX_ID = 0x8000_0000
+# As crates/jail/src/ids.rs gives them out.
+SANDBOX_IDS = range(0x7000_0000, 0x7FFE_0000)
 # Idle threads and their wake-up descriptors belong to the runtime, which reuses them.
 SLACK = {"server_threads": 64, "server_fds": 4, "files": 4}
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
@@ -106,7 +106,7 @@ def is_ours(pid: str) -> bool:
         return False
     name = re.search(r"^Name:\t(.*)$", status, re.MULTILINE)
     uid = re.search(r"^Uid:\t(\d+)", status, re.MULTILINE)
-    return bool(name and name[1].startswith("soulbox")) or bool(uid and int(uid[1]) >= FIRST_SANDBOX_ID)
+    return bool(name and name[1].startswith("soulbox")) or bool(uid and int(uid[1]) in SANDBOX_IDS)
 
 
 def state_of(pid: str) -> str:

@@ -39,6 +39,8 @@ pub(crate) struct Berth {
     pub(crate) init: Parked,
     pub(crate) cgroup: Cgroup,
     pub(crate) limits: CgroupLimits,
+    /// Of its user namespace.
+    pub(crate) first_id: u32,
     pub(crate) slot: Slot,
 }
 

@@ -8,13 +8,6 @@ use soulbox_net::{Ipv4Net, NetConfig};
 use soulbox_runtime::{Error, Result};
 use soulbox_types::id::fill_random;
 
-/// Host ids from here on belong to sandboxes. Above every range that distributions hand out
-/// (system users, subuids, systemd's containers); they never reach a disk.
-const FIRST_HOST_ID: u32 = 0x8000_0000;
-/// Network slots, and so id ranges, of one server.
-pub(crate) const SLOTS: u32 = 4096;
-const IDS_PER_SANDBOX: u32 = 65_536;
-
 /// One server's identity on this machine, made at its first start and kept in the data folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
@@ -22,7 +15,8 @@ pub struct Instance {
     pub tag: String,
     /// Addresses of the sandboxes.
     pub range: String,
-    /// Which of the blocks of host ids is ours.
+    /// Number of that range. Nothing depends on it; versions before 0.2 read it.
+    #[serde(default)]
     pub block: u32,
     /// No sandbox was ever given one of its addresses.
     #[serde(skip)]
@@ -77,11 +71,6 @@ impl Instance {
         Ok(())
     }
 
-    /// First host id of the sandbox in a network slot.
-    pub(crate) fn id_base(&self, slot: u32) -> u32 {
-        FIRST_HOST_ID + (self.block * SLOTS + slot) * IDS_PER_SANDBOX
-    }
-
     pub(crate) fn cgroup_parent(&self) -> String {
         format!("soulbox-{}", self.tag)
     }
@@ -100,22 +89,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn id_ranges_of_different_servers_and_slots_do_not_overlap() {
-        let server = |block| Instance {
-            tag: "0000".into(),
-            range: String::new(),
-            block,
-            fresh: false,
-        };
-        let mut bases: Vec<u32> = (0..7)
-            .flat_map(|block| [0, 1, SLOTS - 1].map(|slot| server(block).id_base(slot)))
-            .collect();
-        bases.sort_unstable();
-        assert!(
-            bases
-                .windows(2)
-                .all(|pair| pair[1] - pair[0] >= IDS_PER_SANDBOX)
-        );
-        assert!(bases.last().unwrap().checked_add(IDS_PER_SANDBOX).is_some());
+    fn the_identity_of_a_folder_is_kept_and_read_without_what_later_versions_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = r#"{"tag":"00aa","range":"10.213.0.0/16"}"#;
+        fs::write(folder.path().join("instance.json"), text).unwrap();
+        let known = Instance::load_or_create(folder.path(), None).unwrap();
+        assert_eq!((known.tag.as_str(), known.fresh), ("00aa", false));
+        let wanted = "10.99.0.0/16".parse().unwrap();
+        Instance::load_or_create(folder.path(), Some(wanted)).unwrap();
+        let again = Instance::load_or_create(folder.path(), None).unwrap();
+        assert_eq!(again.range, "10.99.0.0/16");
     }
 }

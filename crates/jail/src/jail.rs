@@ -28,6 +28,7 @@ use crate::{
     disk::{self, Disks},
     egress::egress,
     export,
+    ids::{HostIds, first_id_of},
     instance::Instance,
     moor::keep_ready,
     network::{self, network_error},
@@ -56,6 +57,7 @@ pub struct Jail {
     pub(crate) boot_id: String,
     pub(crate) cgroups: Manager,
     pub(crate) network: Network,
+    pub(crate) ids: Arc<HostIds>,
     pub(crate) disks: Arc<Disks>,
     /// Files that are the same in every sandbox of this node, above the template's layers.
     pub(crate) node_layer: PathBuf,
@@ -96,6 +98,7 @@ impl Jail {
             boot_id: files.boot_id,
             cgroups,
             network,
+            ids: Arc::new(HostIds::new()),
             disks: files.disks,
             node_layer: files.node_layer,
             sandboxes: Mutex::default(),
@@ -353,6 +356,15 @@ impl Runtime for Jail {
             .adopt(record.slot, netns, &egress(&spec.network)?)
             .await
             .map_err(network_error)?;
+        let ids = Arc::clone(&self.ids);
+        let (pid, index) = (record.pid, record.slot);
+        blocking(move || {
+            match first_id_of(pid).map_err(|e| Error::io("could not read the sandbox's ids", e))? {
+                Some(first_id) => ids.adopt(index, first_id),
+                None => Ok(()),
+            }
+        })
+        .await?;
         let cgroup = self.cgroups.existing(spec.id.as_str());
         let sandbox = Sandbox {
             process,

@@ -5,6 +5,7 @@
 //! # Layout
 //! - [`Jail`]: the tier as the node sees it
 //! - `config`, `instance`: settings, and what marks everything that this server makes
+//! - `ids`: the host ids that sandboxes run as
 //! - `disk`: empty ext4 images and quick copies of them
 //! - `capture`: a disk as it is at one moment
 //! - `export`: what a sandbox added to its template, as layers
@@ -21,6 +22,7 @@ mod config;
 mod disk;
 mod egress;
 mod export;
+mod ids;
 mod instance;
 mod jail;
 mod launch;

@@ -77,15 +77,17 @@ impl Jail {
         let made = async {
             let (cgroup, ()) =
                 tokio::try_join!(self.make_cgroup(&id, &limits), self.warm_cgroups())?;
-            let init = self.park(&slot, &cgroup).await?;
-            Ok((cgroup, init))
+            let first_id = self.first_id(&slot).await?;
+            let init = self.park(&slot, first_id, &cgroup).await?;
+            Ok((cgroup, first_id, init))
         };
         match made.await {
-            Ok((cgroup, init)) => Ok(Berth {
+            Ok((cgroup, first_id, init)) => Ok(Berth {
                 id,
                 init,
                 cgroup,
                 limits,
+                first_id,
                 slot,
             }),
             Err(error) => {
@@ -97,7 +99,12 @@ impl Jail {
         }
     }
 
-    async fn park(&self, slot: &Slot, cgroup: &Cgroup) -> Result<Parked> {
+    async fn first_id(&self, slot: &Slot) -> Result<u32> {
+        let (ids, network, slot) = (Arc::clone(&self.ids), self.network.clone(), slot.index());
+        blocking(move || ids.first_id(slot, |other| network.is_free(other))).await
+    }
+
+    async fn park(&self, slot: &Slot, first_id: u32, cgroup: &Cgroup) -> Result<Parked> {
         let spec = BerthSpec {
             network_namespace: format!(
                 "/proc/{}/fd/{}",
@@ -105,7 +112,7 @@ impl Jail {
                 slot.netns().as_raw_fd()
             )
             .into(),
-            id_base: self.instance.id_base(slot.index()),
+            id_base: first_id,
             cgroup_joins: cgroup.procs_files(),
         };
         park(&self.config.programs.init, &spec).await

@@ -5,10 +5,7 @@ use std::{io, time::Duration};
 use soulbox_net::{Ipv4Net, NetConfig, Network};
 use soulbox_runtime::{Error, Result};
 
-use crate::{
-    JailConfig,
-    instance::{Instance, SLOTS},
-};
+use crate::{JailConfig, ids, instance::Instance};
 
 /// Servers that start at the same moment may pick the same range; one of them then picks again.
 const ATTEMPTS: u32 = 20;
@@ -50,10 +47,10 @@ pub(crate) async fn open(
     }
 }
 
-/// One for each sandbox, and for what is kept ready beside them.
+/// One for each sandbox, and for what is kept ready beside them; no more than there are ids for.
 fn slots(config: &JailConfig) -> u32 {
     let ready = u32::try_from(config.pool).unwrap_or(u32::MAX);
-    SLOTS.min(config.max_sandboxes.saturating_add(ready))
+    ids::RANGES.min(config.max_sandboxes.saturating_add(ready))
 }
 
 /// The operator named no range, and no sandbox has an address of the old one.

@@ -81,9 +81,10 @@ impl Jail {
             init,
             cgroup,
             limits,
+            first_id,
             slot,
         } = berth;
-        let wish = self.init_spec(spec, template, origin, &slot, &cgroup);
+        let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
         if let Some(launched) = init.launch(&wish).await? {
             return Ok((launched, cgroup, slot));
         }
@@ -93,9 +94,13 @@ impl Jail {
         let disk = self.folder(&id).join("disk.img");
         blocking(move || wait_until_released(&disk)).await?;
         let Berth {
-            init, cgroup, slot, ..
+            init,
+            cgroup,
+            first_id,
+            slot,
+            ..
         } = self.berth(id, slot, limits).await?;
-        let wish = self.init_spec(spec, template, origin, &slot, &cgroup);
+        let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
         let launched = init.launch(&wish).await?;
         Ok((launched.ok_or_else(without_a_word)?, cgroup, slot))
     }
@@ -177,14 +182,14 @@ impl Jail {
         spec: &SandboxSpec,
         template: &Template,
         origin: &Origin,
-        slot: &Slot,
+        first_id: u32,
         cgroup: &Cgroup,
     ) -> InitSpec {
         let folder = self.folder(&spec.id);
         let mut env = template.env.clone();
         env.extend(spec.env.clone());
         InitSpec {
-            id_base: self.instance.id_base(slot.index()),
+            id_base: first_id,
             hostname: HOSTNAME.to_owned(),
             cgroup_view: cgroup.view(),
             disk: folder.join("disk.img"),

@@ -175,6 +175,15 @@ impl Netlink {
         }
     }
 
+    pub(crate) fn has_link(&mut self, name: &str) -> Result<bool, Error> {
+        let ask = LinkUnspec::new_with_name(name).build();
+        match self.get(RouteNetlinkMessage::GetLink(ask)) {
+            Ok(_) => Ok(true),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => Ok(false),
+            Err(error) => Err(error).doing(|| format!("looking for {name}")),
+        }
+    }
+
     pub(crate) fn links(&mut self) -> Result<Vec<Link>, Error> {
         let all = self
             .list(&RouteNetlinkMessage::GetLink(LinkMessage::default()))

@@ -63,9 +63,6 @@ impl Network {
     pub async fn open(config: NetConfig) -> Result<Self, Error> {
         let watch = Watch::new().doing(|| "watching the firewall".to_owned())?;
         let (host, forwarder) = Host::open(config).await?;
-        for warning in &host.warnings {
-            tracing::warn!("{warning}");
-        }
         let host = Arc::new(host);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(tasks::watch_leaving(Arc::clone(&host), stop.clone()));
@@ -131,6 +128,11 @@ impl Network {
         self.inner.host.set_policy(slot.index(), policy).await
     }
 
+    /// Whether nobody has this slot and the last sandbox that had it is gone.
+    pub fn is_free(&self, index: u32) -> bool {
+        self.inner.host.book.is_free(index)
+    }
+
     pub fn stats(&self) -> NetStats {
         self.inner.host.book.stats()
     }
@@ -152,7 +154,7 @@ impl Network {
         }
         host.book.drain_ready();
         let start = Instant::now();
-        while let Some(link) = host.present_link() {
+        while let Some(link) = host.present_link().await {
             // A slot that was being built for the pool counts as used until it is dropped again.
             let limit = if host.book.stats().used > 0 {
                 BUILDING

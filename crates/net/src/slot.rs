@@ -131,6 +131,10 @@ impl Book {
         })
     }
 
+    pub(crate) fn is_free(&self, index: u32) -> bool {
+        self.pages.lock().free.contains(&index)
+    }
+
     pub(crate) fn leaving(&self) -> Vec<u32> {
         self.pages.lock().leaving.iter().copied().collect()
     }

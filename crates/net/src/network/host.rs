@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use tokio::time::timeout;
 
 use super::policies::Policies;
@@ -38,8 +37,8 @@ pub(super) struct Host {
     dns_port: u16,
     pub(super) policies: tokio::sync::Mutex<Policies>,
     home: OwnedFd,
-    /// Any socket in the host's namespace: asks whether a link exists.
-    probe: OwnedFd,
+    /// Asks which links exist, without waiting for changes that are being made.
+    probe: Arc<Mutex<Netlink>>,
     /// Locked only on the one builder thread, so nobody waits for it.
     netlink: Arc<Mutex<Netlink>>,
     builder: Threads,
@@ -52,9 +51,7 @@ impl Host {
         let doing = || "opening the host's network namespace".to_owned();
         let builder = Threads::new("sbx-net", 1).doing(doing)?;
         let home = current_namespace().doing(doing)?;
-        let flags = SocketFlags::CLOEXEC;
-        let probe =
-            socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None).doing(doing)?;
+        let probe = Arc::new(Mutex::new(Netlink::open().doing(doing)?));
         let netlink = Arc::new(Mutex::new(Netlink::open().doing(doing)?));
 
         let mtu = {
@@ -76,7 +73,7 @@ impl Host {
             })
             .await?
         };
-        let warnings = firewall::warnings(&names).await;
+        let warnings = firewall::warnings(&names, config.gateway()).await;
         let book = Arc::new(Book::new(config.max_slots, present));
         let host = Self {
             config,
@@ -174,15 +171,39 @@ impl Host {
         }
     }
 
-    pub(super) fn link_exists(&self, index: u32) -> bool {
-        let name = self.names.slot_link(index);
-        let found = rustix::net::netdevice::name_to_index(&self.probe, &name);
-        !matches!(found, Err(rustix::io::Errno::NODEV))
+    /// Those whose links are gone. By netlink: for a name that is not there, the older call makes
+    /// the kernel look for a module of that name, which takes a modprobe and milliseconds.
+    pub(super) async fn gone(&self, slots: Vec<u32>) -> Result<Vec<u32>, Error> {
+        let names = self.names.clone();
+        self.ask(move |netlink| {
+            let mut gone = Vec::new();
+            for index in slots {
+                if !netlink.has_link(&names.slot_link(index))? {
+                    gone.push(index);
+                }
+            }
+            Ok(gone)
+        })
+        .await
     }
 
-    pub(super) fn present_link(&self) -> Option<String> {
-        let present = (0..self.config.max_slots).find(|index| self.link_exists(*index));
-        present.map(|index| self.names.slot_link(index))
+    /// A slot's link that is on the host.
+    pub(super) async fn present_link(&self) -> Option<String> {
+        let names = self.names.clone();
+        let links = self.ask(Netlink::links).await;
+        let links = links.inspect_err(|error| tracing::warn!(%error, "links cannot be listed"));
+        let mut links = links.ok()?.into_iter().map(|link| link.name);
+        links.find(|name| names.slot_of(name).is_some())
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Netlink) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let probe = Arc::clone(&self.probe);
+        tokio::task::spawn_blocking(move || question(&mut probe.lock()))
+            .await
+            .map_err(|error| Error::kernel("asking for links", std::io::Error::other(error)))?
     }
 }
 

@@ -23,10 +23,14 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
         .await
         .is_some()
     {
-        for index in host.book.leaving() {
-            if host.link_exists(index) {
+        let gone = match host.gone(host.book.leaving()).await {
+            Ok(gone) => gone,
+            Err(error) => {
+                tracing::warn!(%error, "cannot see which slots left; trying again");
                 continue;
             }
+        };
+        for index in gone {
             match host.forget_policy(index).await {
                 Ok(()) => host.book.release(index),
                 Err(error) => {
