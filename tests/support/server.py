@@ -71,6 +71,8 @@ class Server:
     extra: list[str] = field(default_factory=list)
     # No waiting sandboxes unless a test asks for them: many tests count what is there.
     environment: dict[str, str] = field(default_factory=lambda: {"SOULBOX_WARM": "0"})
+    # What starts it, such as `prlimit`; it must become the server itself.
+    starter: list[str] = field(default_factory=list)
     process: subprocess.Popen | None = None
 
     def __post_init__(self) -> None:
@@ -121,6 +123,7 @@ class Server:
 
     def command(self) -> list[str]:
         return [
+            *self.starter,
             str(binary()),
             "serve",
             "--listen", f"127.0.0.1:{self.http_port}",

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::{
     fs::Mode,
-    process::{Resource, Rlimit, getrlimit, setrlimit, umask},
+    process::umask,
     thread::{
         CapabilitySet, CapabilitySets, Gid, Uid, clear_ambient_capability_set,
         remove_capability_from_bounding_set, set_capabilities, set_thread_groups,
@@ -17,7 +17,6 @@ use soulbox_types::guest::InitSpec;
 use crate::error::{Context, Failure};
 
 const CAPABILITIES: u8 = 64;
-const OPEN_FILES: u64 = 1 << 20;
 
 /// Until here we were the host's root, who has no name in this user namespace.
 pub(crate) fn become_sandbox_root() -> io::Result<()> {
@@ -25,28 +24,6 @@ pub(crate) fn become_sandbox_root() -> io::Result<()> {
     set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT)?;
     set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?;
     umask(Mode::WGRP | Mode::WOTH);
-    Ok(())
-}
-
-pub(crate) fn limit_resources() -> io::Result<()> {
-    // One byte, not zero: the kernel still runs a core_pattern *program* (as the host's root) for
-    // a limit of zero, and only refuses for one.
-    setrlimit(
-        Resource::Core,
-        Rlimit {
-            current: Some(1),
-            maximum: Some(1),
-        },
-    )?;
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let files = maximum.map_or(OPEN_FILES, |limit| limit.min(OPEN_FILES));
-    setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: Some(files),
-            maximum: Some(files),
-        },
-    )?;
     Ok(())
 }
 

@@ -54,7 +54,6 @@ fn prepare(
     move_into_link_name_space(user_namespace.as_fd(), Some(LinkNameSpaceType::User))
         .at("enter user namespace")?;
     drop::become_sandbox_root().at("ids")?;
-    drop::limit_resources().at("resource limits")?;
     drop::forbid(spec)?;
 
     // envd finds its files at fixed numbers: move whatever we hold out of their way first.

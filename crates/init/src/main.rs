@@ -6,7 +6,7 @@
 //! ```text
 //! init (real root)                      first process (real root, then root of the sandbox)
 //!   read the berth
-//!   join the cgroups, the network namespace
+//!   join the cgroups, the network namespace; resource limits
 //!   make the user namespace
 //!   wait for the spec: long, if it is ahead of its time
 //!   a private mount namespace
@@ -15,7 +15,7 @@
 //!   clone: pid, ipc, uts, cgroup  ────►  host name; pivot_root: the host is out of sight
 //!   report the pid, exit                 /usr, /dev, /sys, /run, /proc, volumes
 //!                                        enter the user namespace: from here on nobody outside
-//!                                        ids, limits, seccomp, capabilities
+//!                                        ids, seccomp, capabilities
 //!                                        execute envd
 //! ```
 //!
@@ -31,6 +31,7 @@ mod error;
 mod export;
 mod first_process;
 mod inside;
+mod limits;
 mod mounts;
 mod pieces;
 mod root;
@@ -70,6 +71,7 @@ fn run() -> Result<(), Failure> {
     let berth: BerthSpec = read_line(&mut input)?;
     join_cgroups(&berth)?;
     enter_network(&berth)?;
+    limits::apply()?;
     let user_namespace = user_namespace::create(berth.id_base)?;
     report(&InitStatus::Waiting);
     let Some(spec) = await_spec(&mut input)? else {

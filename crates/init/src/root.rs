@@ -107,8 +107,11 @@ fn overlay_of(
         .at_with("overlay", || overlay.target.display().to_string())
 }
 
-/// One option per layer where the kernel knows that (6.8); before, all are in one option of at
-/// most 255 bytes, which is enough for some fifty.
+/// The most that the kernel takes in one option.
+const LONGEST_OPTION: usize = 255;
+
+/// All layers in one option, which every kernel knows and which has room for some fifty; more have
+/// one option each, since Linux 6.8. An older kernel complains of those in its log.
 fn mount_overlay(number: usize, lower: &[String]) -> std::io::Result<OwnedFd> {
     let (upper, work) = (format!("disk/u{number}"), format!("disk/w{number}"));
     let rest = [
@@ -119,19 +122,22 @@ fn mount_overlay(number: usize, lower: &[String]) -> std::io::Result<OwnedFd> {
         // A file whose data stays below could not be a layer of its own.
         ("metacopy", Some("off")),
     ];
-    let each = lower.iter().map(|name| ("lowerdir+", Some(name.as_str())));
-    match overlay_with(&each.chain(rest).collect::<Vec<_>>()) {
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            let joined = lower.join(":");
-            let all = [("lowerdir", Some(joined.as_str()))];
-            overlay_with(&all.into_iter().chain(rest).collect::<Vec<_>>())
+    let joined = lower.join(":");
+    let layers = if joined.len() <= LONGEST_OPTION {
+        vec![("lowerdir", Some(joined.as_str()))]
+    } else {
+        let each = lower.iter().map(|name| ("lowerdir+", Some(name.as_str())));
+        each.collect()
+    };
+    let options: Vec<_> = layers.into_iter().chain(rest).collect();
+    new_filesystem("overlay", &options, MountAttrFlags::MOUNT_ATTR_NODEV).map_err(|error| {
+        if joined.len() > LONGEST_OPTION && error.kind() == std::io::ErrorKind::InvalidInput {
+            let count = lower.len();
+            std::io::Error::other(format!("{error}; {count} layers need Linux 6.8 or newer"))
+        } else {
+            error
         }
-        other => other,
-    }
-}
-
-fn overlay_with(options: &[(&str, Option<&str>)]) -> std::io::Result<OwnedFd> {
-    new_filesystem("overlay", options, MountAttrFlags::MOUNT_ATTR_NODEV)
+    })
 }
 
 /// Overlayfs works on its layers with the identity of whoever mounted it, and whoever makes a file
