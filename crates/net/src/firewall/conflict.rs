@@ -1,168 +1,232 @@
 //! Other people's rules that would stop sandboxes. A packet must pass every table, so ours cannot
-//! overrule them: we can only tell the operator, with the command that helps.
+//! overrule them: we can only tell the operator, with the commands that help, in the words of the
+//! program that made the rules. Each command was tried (`tests/network/firewalls.rs`; those of ufw
+//! and firewalld by hand).
 
-use serde::Deserialize;
+mod tables;
+#[cfg(test)]
+mod tests;
 
-use super::run;
+use std::net::Ipv4Addr;
+
+use tables::{Chain, Hook, Table};
+
+use super::{find, run};
 use crate::names::Names;
 
-/// What `nft -j list chains` says about a chain that is hooked into the kernel.
-#[derive(Debug, Deserialize)]
-struct Chain {
-    family: String,
+/// What advice must name.
+#[derive(Debug)]
+struct Ours {
     table: String,
-    name: String,
-    hook: Option<String>,
-    policy: Option<String>,
+    /// What the names of our links start with.
+    links: String,
+    gateway: Ipv4Addr,
 }
 
-#[derive(Debug, Deserialize)]
-struct Listing {
-    nftables: Vec<Item>,
+/// Whose rules they are, as far as can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    Firewalld,
+    Ufw,
+    /// With this program, and whether Docker's chain for other people's rules is there.
+    Iptables {
+        program: &'static str,
+        docker: bool,
+    },
+    Nft,
 }
 
-#[derive(Debug, Deserialize)]
-struct Item {
-    chain: Option<Chain>,
-}
-
-/// Chains of others that drop by default what is forwarded, or what reaches the host.
-pub(crate) async fn warnings(names: &Names) -> Vec<String> {
-    let mut warnings = match run("nft", &["-j", "list", "chains"], &[]).await {
-        Ok(output) => read(&output.stdout, names),
-        Err(error) => {
-            tracing::debug!(%error, "other firewall rules cannot be listed");
-            Vec::new()
-        }
+/// Chains of others that turn away what is forwarded, or what reaches the host, and have no rule
+/// for our links: those who have followed the advice are not told again.
+pub(crate) async fn warnings(names: &Names, gateway: Ipv4Addr) -> Vec<String> {
+    let ours = Ours {
+        table: names.table(),
+        links: names.slot_prefix(),
+        gateway,
     };
-    warnings.extend(old_iptables(names).await);
+    let mut warnings = Vec::new();
+    let iptables = iptables_of_nft().await;
+    for table in nft_tables(&ours).await {
+        warnings.extend(judge(&table, iptables, &ours));
+    }
+    if let Some(table) = old_table(&ours).await {
+        warnings.extend(judge(&table, Some("iptables-legacy"), &ours));
+    }
+    // What helps may be the same for two chains.
+    warnings.dedup();
     warnings
 }
 
+/// Tables with a chain in our way, with their rules.
+async fn nft_tables(ours: &Ours) -> Vec<Table> {
+    let chains = match run("nft", &["-j", "list", "chains"], &[]).await {
+        Ok(output) => Table::read_nft(&output.stdout, &ours.links),
+        Err(error) => {
+            tracing::debug!(%error, "other firewall rules cannot be listed");
+            return Vec::new();
+        }
+    };
+    let mut tables = Vec::new();
+    for table in chains {
+        if table.name == ours.table || !table.chains.iter().any(Chain::is_in_our_way) {
+            continue;
+        }
+        let list = ["-j", "list", "table", &table.family, &table.name];
+        let read = run("nft", &list, &[]).await;
+        let with_rules = read
+            .ok()
+            .and_then(|output| Table::read_nft(&output.stdout, &ours.links).pop());
+        // Without its rules, its chains' policies still say something.
+        tables.push(with_rules.unwrap_or(table));
+    }
+    tables
+}
+
 /// Rules of the older iptables are in a place of their own, which `nft` does not show.
-async fn old_iptables(names: &Names) -> Option<String> {
+async fn old_table(ours: &Ours) -> Option<Table> {
     let tables = tokio::fs::read_to_string("/proc/net/ip_tables_names")
         .await
         .ok()?;
     tables.lines().find(|table| *table == "filter")?;
     let listing = run("iptables-legacy", &["-w", "2", "-S"], &[]).await.ok()?;
-    read_old(&String::from_utf8_lossy(&listing.stdout), names)
+    let listing = String::from_utf8_lossy(&listing.stdout);
+    Some(Table::read_iptables(&listing, &ours.links))
 }
 
-fn read_old(listing: &str, names: &Names) -> Option<String> {
-    listing.lines().find(|line| *line == "-P FORWARD DROP")?;
-    let docker = listing.lines().any(|line| line == "-N DOCKER-USER");
-    Some(describe(
-        "ip filter FORWARD",
-        "iptables-legacy",
-        docker,
-        names,
+/// The iptables that writes into nftables. Where the older one has the plain name, that would
+/// write into a table in which nothing is refused.
+async fn iptables_of_nft() -> Option<&'static str> {
+    let version = run("iptables", &["--version"], &[]).await.ok();
+    let is_it = version.is_some_and(|it| String::from_utf8_lossy(&it.stdout).contains("nf_tables"));
+    if is_it {
+        Some("iptables")
+    } else {
+        find("iptables-nft").map(|_| "iptables-nft")
+    }
+}
+
+fn judge(table: &Table, iptables: Option<&'static str>, ours: &Ours) -> Vec<String> {
+    let in_the_way = table
+        .chains
+        .iter()
+        .filter(|chain| chain.is_in_our_way() && table.refuses(chain) && !table.lets_us_in(chain));
+    let maker = maker(table, iptables);
+    let mut warnings: Vec<String> = in_the_way
+        .filter_map(|chain| describe(table, chain, maker, ours))
+        .collect();
+    warnings.dedup();
+    warnings
+}
+
+fn maker(table: &Table, iptables: Option<&'static str>) -> Maker {
+    // The second is how it looks where firewalld uses iptables.
+    if table.name == "firewalld" || table.has_chain("INPUT_ZONES") {
+        return Maker::Firewalld;
+    }
+    if (table.family.as_str(), table.name.as_str()) != ("ip", "filter") {
+        return Maker::Nft;
+    }
+    if table.has_chain("ufw-user-forward") {
+        return Maker::Ufw;
+    }
+    let built_in = table.has_chain("FORWARD") || table.has_chain("INPUT");
+    match iptables {
+        Some(program) if built_in => Maker::Iptables {
+            program,
+            docker: table.has_chain("DOCKER-USER"),
+        },
+        _ => Maker::Nft,
+    }
+}
+
+fn describe(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<String> {
+    let Ours { links, .. } = ours;
+    if maker == Maker::Firewalld {
+        return Some(format!(
+            "firewalld refuses what it does not know, and does not know the links {links}*: for \
+             internet and names in sandboxes run {}. SoulBox's own rules go on guarding this host",
+            listed(&advice(table, chain, maker, ours)?)
+        ));
+    }
+    let (what, purpose) = match chain.hook? {
+        Hook::Forward => ("what is forwarded", "internet"),
+        Hook::Input => ("what reaches this host", "names"),
+        Hook::Other => return None,
+    };
+    let keep = match maker {
+        Maker::Ufw | Maker::Firewalld => "",
+        Maker::Nft | Maker::Iptables { .. } => {
+            ". This lasts until that firewall is loaded again: keep the rules where its others are"
+        }
+    };
+    Some(format!(
+        "the firewall chain `{} {} {}` refuses {what} unless a rule allows it, and has none for the \
+         links {links}*: for {purpose} in sandboxes run {}{keep}",
+        table.family,
+        table.name,
+        chain.name,
+        listed(&advice(table, chain, maker, ours)?)
     ))
 }
 
-fn read(json: &[u8], names: &Names) -> Vec<String> {
-    let Ok(listing) = serde_json::from_slice::<Listing>(json) else {
-        return Vec::new();
+fn listed(commands: &[String]) -> String {
+    let quoted: Vec<String> = commands.iter().map(|each| format!("`{each}`")).collect();
+    quoted.join(" and ")
+}
+
+/// The commands that help. Questions for names are recognised by the port that the sandbox asked
+/// on: where a name server of the host has port 53, they arrive on another one, which may be a
+/// different one after each start.
+fn advice(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<Vec<String>> {
+    let Ours { links, gateway, .. } = ours;
+    let forward = chain.hook? == Hook::Forward;
+    let commands = match maker {
+        Maker::Firewalld => vec![
+            format!("firewall-cmd --permanent --zone=trusted --add-interface={links}+"),
+            "firewall-cmd --reload".to_owned(),
+        ],
+        // It lets answers in by itself.
+        Maker::Ufw if forward => vec![format!("ufw route allow in on {links}+")],
+        Maker::Ufw => vec![format!("ufw allow in on {links}+ to {gateway}")],
+        Maker::Iptables { program, docker } if forward => {
+            let chain = if docker { "DOCKER-USER" } else { &chain.name };
+            let insert = format!("{program} -I {chain}");
+            vec![
+                format!("{insert} -i {links}+ -j ACCEPT"),
+                format!(
+                    "{insert} -o {links}+ -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
+                ),
+            ]
+        }
+        Maker::Iptables { program, .. } => ["udp", "tcp"]
+            .map(|protocol| {
+                format!(
+                    "{program} -I {} -i {links}+ -p {protocol} -m conntrack --ctorigdstport 53 -j \
+                     ACCEPT",
+                    chain.name
+                )
+            })
+            .into(),
+        Maker::Nft => {
+            let insert = format!(
+                "nft insert rule {} {} {}",
+                table.family, table.name, chain.name
+            );
+            if forward {
+                vec![
+                    format!("{insert} iifname \"{links}*\" accept"),
+                    format!("{insert} oifname \"{links}*\" ct state established,related accept"),
+                ]
+            } else {
+                let rule = |protocol| {
+                    format!(
+                        "{insert} iifname \"{links}*\" meta l4proto {protocol} ct original \
+                         proto-dst 53 accept"
+                    )
+                };
+                ["udp", "tcp"].map(rule).into()
+            }
+        }
     };
-    let chains: Vec<Chain> = listing
-        .nftables
-        .into_iter()
-        .filter_map(|item| item.chain)
-        .collect();
-    let docker = chains.iter().any(|chain| chain.name == "DOCKER-USER");
-    let dropping = chains.iter().filter(|chain| {
-        chain.table != names.table()
-            && chain.family != "ip6"
-            && chain.policy.as_deref() == Some("drop")
-    });
-    dropping
-        .filter_map(
-            |Chain {
-                 family,
-                 table,
-                 name,
-                 hook,
-                 ..
-             }| {
-                let chain = format!("{family} {table} {name}");
-                match hook.as_deref() {
-                    Some("forward") => Some(describe(&chain, "iptables", docker, names)),
-                    Some("input") => Some(describe_input(&chain, names)),
-                    _ => None,
-                }
-            },
-        )
-        .collect()
-}
-
-fn describe(chain: &str, iptables: &str, docker: bool, names: &Names) -> String {
-    let (user, cables) = (
-        if docker { "DOCKER-USER" } else { "FORWARD" },
-        names.slot_prefix(),
-    );
-    format!(
-        "the firewall chain `{chain}` drops forwarded packets by default (Docker sets this): \
-         sandboxes have no internet until you run `{iptables} -I {user} -i {cables}+ -j ACCEPT` \
-         and `{iptables} -I {user} -o {cables}+ -m conntrack --ctstate ESTABLISHED,RELATED -j \
-         ACCEPT`"
-    )
-}
-
-fn describe_input(chain: &str, names: &Names) -> String {
-    format!(
-        "the firewall chain `{chain}` drops by default what reaches this host: if sandboxes cannot \
-         resolve names, allow port 53 from the links {}*",
-        names.slot_prefix()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chain(family: &str, table: &str, hook: &str, policy: &str) -> String {
-        format!(
-            r#"{{"chain":{{"family":"{family}","table":"{table}","name":"FORWARD","handle":1,
-            "type":"filter","hook":"{hook}","prio":0,"policy":"{policy}"}}}}"#
-        )
-    }
-
-    fn found(chains: &[String]) -> Vec<String> {
-        let json = format!(
-            r#"{{"nftables":[{{"metainfo":{{"version":"1.0.6"}}}},{}]}}"#,
-            chains.join(",")
-        );
-        read(json.as_bytes(), &Names::new("00aa").unwrap())
-    }
-
-    #[test]
-    fn a_forward_policy_of_drop_is_told_with_the_command_that_helps() {
-        let warnings = found(&[
-            chain("ip", "filter", "forward", "drop"),
-            r#"{"chain":{"family":"ip","table":"filter","name":"DOCKER-USER","handle":9}}"#.into(),
-        ]);
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("iptables -I DOCKER-USER -i sb00aa+ -j ACCEPT"));
-    }
-
-    #[test]
-    fn the_older_iptables_is_read_too() {
-        let names = Names::new("00aa").unwrap();
-        let docker = "-P INPUT ACCEPT\n-P FORWARD DROP\n-N DOCKER-USER\n";
-        assert!(
-            read_old(docker, &names)
-                .unwrap()
-                .contains("iptables-legacy -I DOCKER-USER")
-        );
-        assert_eq!(read_old("-P FORWARD ACCEPT\n", &names), None);
-    }
-
-    #[test]
-    fn harmless_chains_our_own_and_nonsense_are_silent() {
-        assert!(found(&[chain("ip", "filter", "forward", "accept")]).is_empty());
-        assert!(found(&[chain("ip6", "filter", "forward", "drop")]).is_empty());
-        assert!(found(&[chain("inet", "soulbox_00aa", "forward", "drop")]).is_empty());
-        assert!(found(&[chain("ip", "nat", "postrouting", "drop")]).is_empty());
-        assert!(read(b"not json", &Names::new("00aa").unwrap()).is_empty());
-    }
+    Some(commands)
 }

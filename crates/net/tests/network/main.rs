@@ -10,6 +10,7 @@
 
 mod adoption;
 mod bed;
+mod firewalls;
 mod isolation;
 mod names;
 mod policy;

@@ -13,8 +13,10 @@ use crate::bed::{Bed, SOON, inside, run, skipped};
 const QUESTION: &[u8] =
     b"\xab\xcd\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x04test\x00\x00\x01\x00\x01";
 
+const LONG: Duration = Duration::from_secs(10);
+
 /// A server on loopback that answers every question with itself, marked as an answer.
-async fn fake_upstream() -> (SocketAddr, tokio::task::JoinHandle<()>) {
+pub(crate) async fn fake_upstream() -> (SocketAddr, tokio::task::JoinHandle<()>) {
     let (udp, tcp) = loop {
         let udp = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         // Another program may have the port for TCP.
@@ -44,7 +46,7 @@ async fn fake_upstream() -> (SocketAddr, tokio::task::JoinHandle<()>) {
     (address, tokio::spawn(serve))
 }
 
-fn expected() -> Vec<u8> {
+pub(crate) fn expected() -> Vec<u8> {
     let mut answer = QUESTION.to_vec();
     answer[2] |= 0x80;
     answer
@@ -52,19 +54,29 @@ fn expected() -> Vec<u8> {
 
 /// Asks over UDP from inside, as a program there would.
 async fn ask(netns: BorrowedFd<'_>, server: SocketAddr) -> std::io::Result<Vec<u8>> {
-    ask_for(netns, server, QUESTION.to_vec()).await
+    ask_for(netns, server, QUESTION.to_vec(), LONG).await
+}
+
+/// The same, for answers that may not come.
+pub(crate) async fn ask_within(
+    netns: BorrowedFd<'_>,
+    server: SocketAddr,
+    time: Duration,
+) -> std::io::Result<Vec<u8>> {
+    ask_for(netns, server, QUESTION.to_vec(), time).await
 }
 
 async fn ask_for(
     netns: BorrowedFd<'_>,
     server: SocketAddr,
     message: Vec<u8>,
+    time: Duration,
 ) -> std::io::Result<Vec<u8>> {
     let netns = netns.try_clone_to_owned().unwrap();
     let question = move || {
         inside(netns.as_fd(), move || {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
-            socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+            socket.set_read_timeout(Some(time))?;
             socket.connect(server)?;
             socket.send(&message)?;
             let mut answer = vec![0; 512];
@@ -206,7 +218,9 @@ async fn by_default_names_are_resolved_as_on_the_host() {
     }
     question.extend(b"\x00\x00\x01\x00\x01");
     let gateway = SocketAddr::from((slot.gateway(), 53));
-    let answer = ask_for(slot.netns(), gateway, question).await.unwrap();
+    let answer = ask_for(slot.netns(), gateway, question, LONG)
+        .await
+        .unwrap();
     assert_eq!(answer[3] & 0x0f, 0, "no error");
     assert!(
         u16::from_be_bytes([answer[6], answer[7]]) > 0,
