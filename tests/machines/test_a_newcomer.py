@@ -1,0 +1,74 @@
+"""What somebody meets who has built SoulBox on a stock machine: the first command, as root."""
+
+import json
+
+import pytest
+
+from machines.recipe import MACHINES
+from machines.serving import Serving
+
+pytestmark = pytest.mark.short
+
+
+def test_the_machine_is_a_stock_one(machine, release):
+    kernel = machine.run("uname -r").split(".")
+    wanted = MACHINES[release].kernel.split(".")
+    assert [int(each) for each in kernel[:2]] >= [int(each) for each in wanted], kernel
+    assert machine.run("stat -fc %T /sys/fs/cgroup") == "cgroup2fs\n"
+    assert machine.run("cat /proc/1/comm") == "systemd\n"
+    assert machine.run("cat /sys/module/apparmor/parameters/enabled") == "Y\n"
+    assert machine.run("wc -l < /sys/kernel/security/apparmor/profiles") != "0\n"
+
+
+def test_doctor_finds_everything_that_is_needed(machine):
+    done = machine.ssh("soulbox doctor")
+    assert done.code == 0, str(done)
+    told = json.loads(machine.run("soulbox doctor --json"))
+    bad = [each for each in told["checks"] if each["required"] and each["outcome"] != "ok"]
+    assert bad == []
+
+
+def test_the_first_steps_of_the_sdk_work(serving, client):
+    client.run("first_steps")
+
+
+def test_the_command_line_works_without_any_setting(serving):
+    done = serving.cli("run", "--", "python3", "-c", "print(6 * 7)")
+    assert (done.code, done.out) == (0, "42\n"), str(done)
+
+
+def test_a_sandbox_sees_itself_at_the_root_of_the_control_groups(serving, client):
+    assert client.run("inside", "cat /proc/self/cgroup") == "0::/\n"
+
+
+def test_pause_resume_snapshot_and_fork_work(serving, client):
+    client.run("rest_and_copies")
+
+
+def test_volumes_outlive_sandboxes(serving, client):
+    client.run("volume")
+
+
+def test_a_killed_server_finds_its_sandboxes_again(serving, client):
+    left = client.run("leave", "2").split()
+    serving.kill9()
+    serving.start()
+    client.run("find", "memory", *left)
+    assert serving.cli("kill", *left).code == 0
+
+
+def test_the_kernel_has_nothing_to_complain_about(serving, machine):
+    """After a start, creates and forks: options that it does not know are tried by no one."""
+    complaints = [line for line in machine.run("dmesg").splitlines() if "unrecognized" in line or "apparmor=\"DENIED\"" in line]
+    assert complaints == []
+
+
+def test_a_stop_takes_seconds_and_loads_no_modules(serving, machine, client):
+    """It asked for 4,096 links by name once, and the kernel ran modprobe for each."""
+    client.run("first_steps")
+    machine.run("echo > /sys/kernel/tracing/trace; echo 1 > /sys/kernel/tracing/events/module/module_request/enable")
+    took = serving.stop()
+    requests = machine.run("grep module_request: /sys/kernel/tracing/trace || true").splitlines()
+    machine.run("echo 0 > /sys/kernel/tracing/events/module/module_request/enable")
+    assert len(requests) < 50, f"{len(requests)} requests for modules, the last: {requests[-1]}"
+    assert took < 20
