@@ -201,6 +201,36 @@ def test_a_killed_command_reports_its_signal(sandbox):
     assert "killed" in (caught.value.error or "")
 
 
+EATER = "python3 -c 'x = []\nwhile True: x.append(bytearray(20_000_000))'"
+
+
+def test_a_command_that_used_up_the_memory_is_told_so(sandbox):
+    for command, code, status in (
+        (f"exec {EATER}", -1, "signal: killed"),
+        (f"echo before; {EATER}; exit $?", 137, "exit status 137"),
+    ):
+        with pytest.raises(CommandExitException) as raised:
+            sandbox.commands.run(command, timeout=60)
+        ended = raised.value
+        assert ended.exit_code == code
+        assert ended.error.startswith(f"{status} (out of memory: the kernel killed "), ended.error
+        assert ended.error.endswith("the sandbox may use 512 MiB)")
+        # Where the client shows it by itself.
+        assert "soulbox: out of memory" in str(ended)
+
+
+def test_a_command_killed_by_somebody_is_not_said_to_have_used_up_the_memory(sandbox):
+    # Started before the memory was used up, killed after that.
+    victim = sandbox.commands.run("exec sleep 60", background=True)
+    with pytest.raises(CommandExitException):
+        sandbox.commands.run(f"exec {EATER}", timeout=60)
+    sandbox.commands.run(f"kill -9 {victim.pid}", user="root")
+    with pytest.raises(CommandExitException) as raised:
+        victim.wait()
+    assert (raised.value.exit_code, raised.value.error) == (-1, "signal: killed")
+    assert "memory" not in str(raised.value)
+
+
 def test_a_child_that_holds_the_output_keeps_the_stream_open(sandbox):
     result = sandbox.commands.run("(until [ -e released ]; do :; done; echo child) & touch released; echo parent")
     assert sorted(result.stdout.split()) == ["child", "parent"]

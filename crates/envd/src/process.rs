@@ -8,6 +8,7 @@
 //! - [`pump`]: moves output from the pipes into the ring
 //! - [`table`]: all of them, also those that ended a moment ago
 //! - [`rehearse`]: a first start ahead of the user's
+//! - [`shortage`]: who died for lack of memory
 //! - [`reaper`]: collects every dead child, as pid 1 must
 
 pub(crate) mod command;
@@ -17,6 +18,7 @@ pub(crate) mod reaper;
 mod rehearse;
 mod ring;
 mod running;
+mod shortage;
 mod spawn;
 mod start;
 mod table;

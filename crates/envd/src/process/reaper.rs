@@ -22,7 +22,10 @@ fn reap(envd: &Rc<Envd>) {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         let Some(exit) = exit(status) else { continue };
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
-        if let Some(process) = envd.processes.exited(pid, exit) {
+        if let Some(process) = envd
+            .processes
+            .exited(pid, exit, envd.metrics.totals().memory)
+        {
             start::finish_if_complete(envd, &process);
         }
     }

@@ -31,8 +31,54 @@ pub(crate) enum Exit {
     Signal(i32),
 }
 
-impl Exit {
+/// The end of a process, with what is known of its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    exit: Exit,
+    /// The kernel killed it for lack of memory; the sandbox may use so many bytes.
+    shortage: Option<u64>,
+}
+
+impl End {
+    /// E2B's fields; the reason, which E2B does not tell, is in the error's text.
     pub(crate) fn event(self) -> EndEvent {
+        let mut event = self.exit.event();
+        if let (Some(error), Some(reason)) = (&mut event.error, self.reason()) {
+            *error = format!("{error} ({reason})");
+        }
+        event
+    }
+
+    fn reason(self) -> Option<String> {
+        let limit = self.shortage?;
+        let whom = match self.exit {
+            Exit::Signal(_) => "it",
+            Exit::Code(_) => "a process of this command",
+        };
+        let allowance = if limit > 0 {
+            format!(": the sandbox may use {} MiB", limit >> 20)
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "out of memory: the kernel killed {whom}{allowance}"
+        ))
+    }
+
+    /// What a reader of the output is told. E2B's Python client shows the error's text only to
+    /// those who ask for it; everybody sees what was written.
+    fn last_words(self, terminal: bool) -> Option<String> {
+        let (before, after) = if terminal {
+            ("\r\n", "\r\n")
+        } else {
+            ("", "\n")
+        };
+        Some(format!("{before}soulbox: {}{after}", self.reason()?))
+    }
+}
+
+impl Exit {
+    fn event(self) -> EndEvent {
         match self {
             Self::Code(code) => {
                 let status = format!("exit status {code}");
@@ -107,7 +153,9 @@ pub(crate) struct Process {
     room: Notify,
     /// The program runs: its exec succeeded.
     pub(super) started: Cell<bool>,
-    exit: Cell<Option<Exit>>,
+    exit: Cell<Option<End>>,
+    /// How many had died for lack of memory before it started.
+    pub(super) shortages_before: u64,
     ended: Cell<bool>,
     /// Streams that somebody inside may still write to.
     open_streams: Cell<u8>,
@@ -130,6 +178,7 @@ impl Process {
         budget: Budget,
         stdin: Option<Handle>,
         terminal: Option<Handle>,
+        shortages_before: u64,
     ) -> Self {
         Self {
             pid,
@@ -140,6 +189,7 @@ impl Process {
             room: Notify::new(),
             started: Cell::new(false),
             exit: Cell::new(None),
+            shortages_before,
             ended: Cell::new(false),
             open_streams: Cell::new(if terminal.is_some() { 1 } else { 2 }),
             abandoned: Cell::new(false),
@@ -157,7 +207,7 @@ impl Process {
     }
 
     /// How it ended, once its output is complete.
-    pub(crate) fn end(&self) -> Option<Exit> {
+    pub(crate) fn end(&self) -> Option<End> {
         if self.ended.get() {
             self.exit.get()
         } else {
@@ -212,8 +262,9 @@ impl Process {
 
     // The end.
 
-    pub(super) fn exited(&self, exit: Exit) {
-        self.exit.set(Some(exit));
+    /// `shortage`: it died for lack of memory, of which the sandbox may use so many bytes.
+    pub(super) fn exited(&self, exit: Exit, shortage: Option<u64>) {
+        self.exit.set(Some(End { exit, shortage }));
         if self.abandoned.get() {
             self.abandon.notify_waiters();
         }
@@ -226,8 +277,19 @@ impl Process {
 
     /// Becomes ended when everything is in. True only once.
     pub(super) fn try_end(&self) -> bool {
-        if self.ended.get() || self.exit.get().is_none() || self.open_streams.get() > 0 {
+        let Some(end) = self.exit.get() else {
             return false;
+        };
+        if self.ended.get() || self.open_streams.get() > 0 {
+            return false;
+        }
+        if let Some(words) = end.last_words(self.is_terminal) {
+            let stream = if self.is_terminal {
+                Stream::Terminal
+            } else {
+                Stream::Stderr
+            };
+            self.push(stream, words.as_bytes());
         }
         self.ended.set(true);
         self.close_input();
@@ -374,5 +436,30 @@ mod tests {
         let killed = Exit::Signal(9).event();
         assert_eq!((killed.exit_code, killed.exited), (-1, false));
         assert_eq!(killed.status, "signal: killed");
+    }
+
+    #[test]
+    fn a_lack_of_memory_is_told_where_clients_look() {
+        let end = |exit, shortage| End { exit, shortage };
+        let killed = end(Exit::Signal(9), Some(512 << 20));
+        let event = killed.event();
+        assert_eq!((event.exit_code, event.exited), (-1, false));
+        assert_eq!(event.status, "signal: killed", "as E2B says it");
+        let reason = "out of memory: the kernel killed it: the sandbox may use 512 MiB";
+        assert_eq!(event.error, Some(format!("signal: killed ({reason})")));
+        assert_eq!(
+            killed.last_words(false),
+            Some(format!("soulbox: {reason}\n"))
+        );
+
+        let child = end(Exit::Code(137), Some(512 << 20)).event();
+        assert!(
+            child
+                .error
+                .is_some_and(|text| text.starts_with("exit status 137 (out of memory"))
+        );
+        let by_hand = end(Exit::Signal(9), None);
+        assert_eq!(by_hand.event().error.as_deref(), Some("signal: killed"));
+        assert_eq!(by_hand.last_words(true), None);
     }
 }

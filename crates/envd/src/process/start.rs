@@ -9,6 +9,7 @@ use super::{
     pump::pump,
     ring::Stream,
     running::Process,
+    shortage,
     spawn::{self, Ends, REPORT, Stdio},
 };
 use crate::{
@@ -70,6 +71,7 @@ pub(crate) async fn start(
     };
 
     let failed = |error| StartError::Spawn(config.cmd.clone(), error);
+    let shortages_before = shortage::deaths();
     // No await from here until the pid is in the table: the reaper must find it there.
     let child = spawn::spawn(&command, &stdio).map_err(failed)?;
     let handles = match Handles::new(child.ends) {
@@ -86,6 +88,7 @@ pub(crate) async fn start(
         Rc::clone(&envd.processes.budget),
         handles.stdin,
         handles.terminal,
+        shortages_before,
     ));
     envd.processes.insert(&process);
 
@@ -148,7 +151,7 @@ pub(super) fn finish_if_complete(envd: &Rc<Envd>, process: &Rc<Process>) {
                 ("event_type", "process_end".to_owned()),
                 ("pid", process.id().to_string()),
                 ("exit_code", event.exit_code.to_string()),
-                ("status", event.status),
+                ("status", event.error.unwrap_or(event.status)),
             ],
         );
     }

@@ -9,6 +9,7 @@ use std::{
 use super::{
     ring::Budget,
     running::{Exit, Process},
+    shortage::Explained,
 };
 use crate::proto::process::ProcessSelector;
 
@@ -21,6 +22,7 @@ pub(crate) struct Table {
     ended: RefCell<VecDeque<Rc<Process>>>,
     pub(super) budget: Budget,
     pub(super) started: Cell<u64>,
+    shortages: Explained,
 }
 
 impl Table {
@@ -97,15 +99,25 @@ impl Table {
         all
     }
 
-    /// Told by the reaper. Orphans that were never ours are simply gone.
-    pub(super) fn exited(&self, pid: u32, exit: Exit) -> Option<Rc<Process>> {
+    /// Told by the reaper. Orphans that were never ours are simply gone, but may be what the
+    /// kernel killed for lack of memory. `memory` is what the sandbox may use of it.
+    pub(super) fn exited(&self, pid: u32, exit: Exit, memory: u64) -> Option<Rc<Process>> {
         let process = self
             .live
             .borrow()
             .get(&pid)
             .filter(|p| !p.has_exited())
-            .cloned()?;
-        process.exited(exit);
+            .cloned();
+        let before = process
+            .as_ref()
+            .map_or(0, |process| process.shortages_before);
+        // What we ended ourselves needs no other reason.
+        let by_us = process
+            .as_ref()
+            .is_some_and(|process| process.is_abandoned());
+        let shortage = !by_us && self.shortages.by_shortage(exit, before);
+        let process = process?;
+        process.exited(exit, shortage.then_some(memory));
         Some(process)
     }
 

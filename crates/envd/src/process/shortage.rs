@@ -1,0 +1,91 @@
+//! Whether a process was killed for lack of memory.
+//!
+//! The kernel does not say whom it killed, only how often it did, in the sandbox's own group,
+//! which is shown inside. It counts before it kills: whoever died of it finds the count risen.
+//! Each count explains one death, so that a process which somebody killed by hand, after another
+//! ran out of memory, is not counted among them.
+
+use std::{cell::Cell, fs, path::Path};
+
+use super::running::Exit;
+
+const GROUPS: &str = "/sys/fs/cgroup";
+/// What shells make of a child that was killed.
+const KILLED_CHILD: i32 = 128 + libc::SIGKILL;
+
+/// Deaths for lack of memory since the sandbox started; zero where the kernel does not tell.
+pub(super) fn deaths() -> u64 {
+    deaths_in(Path::new(GROUPS)).unwrap_or(0)
+}
+
+/// Version 2, then version 1.
+fn deaths_in(groups: &Path) -> Option<u64> {
+    let files = ["memory.events", "memory/memory.oom_control"];
+    let text = files
+        .iter()
+        .find_map(|file| fs::read_to_string(groups.join(file)).ok())?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// How many deaths have been explained.
+#[derive(Default)]
+pub(super) struct Explained(Cell<u64>);
+
+impl Explained {
+    /// Whether a lack of memory explains this end of a process that started when `before` had
+    /// died of it, and that we did not kill.
+    pub(super) fn by_shortage(&self, exit: Exit, before: u64) -> bool {
+        let killed = [Exit::Signal(libc::SIGKILL), Exit::Code(KILLED_CHILD)].contains(&exit);
+        killed && self.explain(before, deaths())
+    }
+
+    fn explain(&self, before: u64, deaths: u64) -> bool {
+        let known = before.max(self.0.get());
+        let is_new = deaths > known;
+        if is_new {
+            self.0.set(known + 1);
+        }
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_are_read_and_none_is_no_answer() {
+        let groups = tempfile::tempdir().unwrap();
+        assert_eq!(deaths_in(groups.path()), None);
+        fs::create_dir(groups.path().join("memory")).unwrap();
+        let v1 = groups.path().join("memory/memory.oom_control");
+        fs::write(v1, "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").unwrap();
+        assert_eq!(deaths_in(groups.path()), Some(3));
+        let v2 = "low 0\nhigh 0\nmax 9\noom 5\noom_kill 4\noom_group_kill 0\n";
+        fs::write(groups.path().join("memory.events"), v2).unwrap();
+        assert_eq!(deaths_in(groups.path()), Some(4));
+    }
+
+    #[test]
+    fn each_count_explains_one_death() {
+        let explained = Explained::default();
+        assert!(!explained.explain(0, 0), "the counter did not rise");
+        assert!(explained.explain(0, 1));
+        assert!(!explained.explain(0, 1), "killed by somebody, beside it");
+        assert!(!explained.explain(2, 2), "nothing new since it started");
+        assert!(explained.explain(2, 4) && explained.explain(2, 4));
+        assert!(!explained.explain(2, 4));
+    }
+
+    #[test]
+    fn other_ends_have_other_reasons() {
+        let explained = Explained::default();
+        for exit in [Exit::Code(0), Exit::Code(1), Exit::Signal(libc::SIGTERM)] {
+            assert!(!explained.by_shortage(exit, 0));
+        }
+    }
+}
