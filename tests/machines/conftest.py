@@ -1,11 +1,13 @@
 import os
+import shlex
+import signal
 from pathlib import Path
 
 import pytest
 
 from machines import image as images
 from machines.client import Client
-from machines.machine import Machine, Unreachable
+from machines.machine import Machine, Unreachable, sweep
 from machines.park import Kind, Park
 from machines.recipe import MACHINES
 from machines.serving import LOG, Serving
@@ -14,6 +16,7 @@ from support.server import binary
 
 # Under emulation everything takes ten times as long, and the first check of a machine boots it.
 WITHIN = 900
+PARK = pytest.StashKey[Park]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,16 +47,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def park():
-    park = Park(binary())
-    yield park
-    park.clear()
+def park(request):
+    sweep()
+    park = request.config.stash[PARK] = Park(binary())
+    return park
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Not with the fixture: a machine that is kept stays for longer than any check may take."""
+    park = session.config.stash.get(PARK, None)
+    if park is None:
+        return
+    try:
+        if os.environ.get("SOULBOX_MACHINES_KEEP") and park.booted is not None:
+            reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+            command = shlex.join(park.booted.machine.ssh_command("bash -l"))
+            reporter.write_line(f"\n\nthe machine runs until Ctrl-C; get in with:\n{command}")
+            signal.pause()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        park.clear()
 
 
 @pytest.fixture(scope="module")
 def booted(request, release, park):
     recipe = MACHINES[release]
-    if reason := why_not(recipe):
+    if reason := os.environ.get("SOULBOX_MACHINES_SKIP") or why_not(recipe):
         pytest.skip(reason)
     marker = request.node.get_closest_marker("kind")
     booted = park.get(images.ready(recipe), marker.args[0] if marker else Kind.STOCK)

@@ -10,10 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
@@ -126,9 +125,10 @@ def _configure(root: Path, made: Path, log: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         path.write_text(content)
-    with _proc_mounted(root, log):
-        for command in recipes.COMMANDS:
-            _run(["chroot", str(root), "sh", "-ec", command], log)
+    # Some of them look into /proc, whose mount ends with the command, also with one that is killed.
+    inside = 'mount -t proc proc "$0/proc" && exec chroot "$0" sh -ec "$1"'
+    for command in recipes.COMMANDS:
+        _run(["unshare", "--mount", "sh", "-ec", inside, str(root), command], log)
     _run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(made / "key")], log)
     public = (made / "key.pub").read_text()
     for home, owner in (("root", 0), ("home/dev", 1000)):
@@ -141,16 +141,6 @@ def _configure(root: Path, made: Path, log: Path) -> None:
     for name, found in (("vmlinuz", "vmlinuz-*"), ("initrd", "initrd.img-*")):
         newest = max((root / "boot").glob(found))
         shutil.copy(newest, made / name)
-
-
-@contextmanager
-def _proc_mounted(root: Path, log: Path) -> Iterator[None]:
-    """`python3 -m venv` and the initrd's hooks look into /proc."""
-    _run(["mount", "-t", "proc", "proc", str(root / "proc")], log)
-    try:
-        yield
-    finally:
-        _run(["umount", str(root / "proc")], log)
 
 
 def _run(command: list[str], log: Path) -> None:

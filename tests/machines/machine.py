@@ -22,6 +22,7 @@ BOOT_WITHIN = 300.0
 STOP_WITHIN = 60.0
 COMMAND_WITHIN = 300.0
 PR_SET_PDEATHSIG = 1
+FOLDER = "soulbox-machine-"  # and the process it belongs to
 # With which ssh ends when it has lost the machine.
 UNREACHABLE = 255
 
@@ -51,7 +52,7 @@ class Machine:
 
     def __init__(self, image: Image, binary: Path, memory: int = 3072, cpus: int = 2) -> None:
         self.image, self.binary, self.memory, self.cpus = image, binary, memory, cpus
-        self.folder = Path(tempfile.mkdtemp(prefix="soulbox-machine-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-"))
         self.serial = self.folder / "serial.log"
         self.process: subprocess.Popen | None = None
         self.boot_took = 0.0
@@ -207,6 +208,13 @@ class Machine:
             return ""
         text = self.serial.read_text(errors="replace").splitlines()[-lines:]
         return "\n".join(["--- end of the machine's serial console:", *text])
+
+
+def sweep() -> None:
+    """Removes the disks of machines whose tests were killed: QEMU has died with them."""
+    for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*-*"):
+        if not Path("/proc", left.name.removeprefix(FOLDER).split("-")[0]).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _quiet(*command: str) -> None:

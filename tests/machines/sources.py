@@ -56,3 +56,8 @@ def proxies() -> list[str]:
     """What apt has been told of how to get there, as options for another apt."""
     dump = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, timeout=30).stdout
     return [line.rstrip(";") for line in dump.splitlines() if re.match(r"Acquire::https?::Proxy", line)]
+
+
+if __name__ == "__main__":
+    found = mirror()
+    print(found.uri, found.keyring)

@@ -1,0 +1,51 @@
+"""As a unit of systemd, written as people write them."""
+
+import pytest
+
+from machines.unit import Unit
+
+
+@pytest.fixture(
+    scope="module",
+    params=["", "Delegate=yes", "LimitCORE=0"],
+    ids=["plain", "delegate", "no-core-dumps"],
+)
+def unit(request, machine):
+    machine.run("/opt/checks/guest/tidy.sh")
+    unit = Unit(machine, request.param)
+    unit.start()
+    return unit
+
+
+def limits_of(machine) -> str:
+    return machine.run("cd /sys/fs/cgroup && grep -r . --include=memory.max --include=pids.max --include=cpu.max soulbox-*/ | sort")
+
+
+def test_the_first_steps_work(unit, client):
+    client.run("first_steps")
+
+
+def test_sandboxes_outlive_a_reload_and_a_restart_of_the_unit(unit, machine, client):
+    left = client.run("leave", "2").split()
+    before = [line for line in limits_of(machine).splitlines() if any(each in line for each in left)]
+    assert len(before) >= 6, "memory, processes and cpu of two sandboxes"
+    machine.run("systemctl daemon-reload")
+    after = limits_of(machine).splitlines()
+    assert [line for line in before if line not in after] == [], "limits are gone after a reload"
+    client.run("first_steps")
+    unit.systemctl("restart")
+    unit.wait()
+    client.run("find", "memory", *left)
+    assert unit.cli("kill", *left).code == 0
+
+
+def test_a_stop_ends_well_and_soon(unit, machine, client):
+    left = client.run("leave", "1").split()
+    began = float(machine.run("cut -d' ' -f1 /proc/uptime"))
+    unit.systemctl("stop")
+    took = float(machine.run("cut -d' ' -f1 /proc/uptime")) - began
+    assert unit.result() == "success", unit.log()
+    assert took < 20
+    unit.start()
+    client.run("find", "memory", *left)
+    assert unit.cli("kill", *left).code == 0
