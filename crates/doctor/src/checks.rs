@@ -3,7 +3,9 @@
 pub(crate) mod cgroups;
 pub(crate) mod features;
 pub(crate) mod identity;
+pub(crate) mod ports;
 pub(crate) mod probes;
+pub(crate) mod sandbox;
 pub(crate) mod storage;
 pub(crate) mod tiers;
 

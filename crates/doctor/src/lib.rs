@@ -11,20 +11,27 @@
 //! - `run`, `preflight`: which checks, in which order, and what follows for the isolation tiers
 //! - `report`: outcomes, JSON and the table for people
 //! - `checks`: one file per area
+//! - `advice`, `surroundings`: what to do when a sandbox does not start, by the step that failed and
+//!   by where this program runs
 //! - `probe`: what happens in the copy of the program
 //! - `child`: running a program with a time limit
 
+mod advice;
 mod checks;
 mod child;
 mod preflight;
 mod probe;
 mod report;
 mod run;
+mod surroundings;
 
+pub use advice::advice;
+pub use checks::sandbox::Tried;
 pub use preflight::{Problem, preflight};
 pub use probe::probe;
 pub use report::{Check, Outcome, Report, TierReport};
-pub use run::{DoctorOptions, run};
+pub use run::{DoctorOptions, missing, run};
+pub use surroundings::Surroundings;
 
 /// The hidden subcommand that [`probe`] serves.
 pub const PROBE_COMMAND: &str = "doctor-probe";

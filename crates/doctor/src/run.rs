@@ -1,10 +1,15 @@
-use std::{path::PathBuf, time::Instant};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use rustix::process::Uid;
 use soulbox_types::Tier;
 
 use crate::{
-    checks::{self, Scratch},
+    Problem,
+    checks::{self, Scratch, sandbox::Tried},
     report::{Check, Finding, Outcome, Report, TierReport},
 };
 
@@ -14,6 +19,10 @@ pub struct DoctorOptions {
     pub data_dir: PathBuf,
     /// Also what takes seconds: a gVisor sandbox and a virtual machine.
     pub thorough: bool,
+    /// Where the server will listen, each with the option that chooses another address.
+    pub addresses: Vec<(SocketAddr, &'static str)>,
+    /// What came of a whole sandbox.
+    pub sandbox: Tried,
 }
 
 /// Tries everything. Blocking; some seconds at most, longer only where a virtual machine hangs.
@@ -30,10 +39,22 @@ pub fn run(options: &DoctorOptions) -> Report {
         other_user.map_or_else(checks::identity::root, nothing_to_try_with)
     });
     checks.any_user("kernel", "kernel", true, checks::identity::kernel);
-    try_the_jail(&mut checks, options);
+    try_the_jail(&mut checks, &options.data_dir);
+    checks.required("sandbox", "a whole sandbox", || {
+        checks::sandbox::check(options.sandbox.clone(), &options.data_dir)
+    });
+    checks.required("ports", "the server's addresses", || {
+        checks::ports::check(&options.addresses)
+    });
     checks.any_user("space", "free space", true, || {
         checks::storage::space(&options.data_dir)
     });
+    checks.any_user(
+        "open_files",
+        "open files",
+        true,
+        checks::storage::open_files,
+    );
     checks.any_user("limits", "limits of the kernel", false, || {
         checks::storage::limits()
     });
@@ -59,8 +80,27 @@ fn nothing_to_try_with(uid: Uid) -> Finding {
     }
 }
 
-fn try_the_jail(checks: &mut Checks, options: &DoctorOptions) {
-    let scratch = Scratch::new(&options.data_dir);
+/// What sandboxes need and this machine does not have, after one of them did not start. Blocking.
+pub fn missing(data_dir: &Path) -> Vec<Problem> {
+    let mut checks = Checks {
+        as_root: checks::identity::other_user().is_none(),
+        done: Vec::new(),
+    };
+    try_the_jail(&mut checks, data_dir);
+    let failed = checks
+        .done
+        .into_iter()
+        .filter(|c| c.outcome == Outcome::Fail);
+    failed
+        .map(|check| Problem {
+            what: format!("{}: {}", check.title, check.detail),
+            advice: check.advice.unwrap_or_default(),
+        })
+        .collect()
+}
+
+fn try_the_jail(checks: &mut Checks, data_dir: &Path) {
+    let scratch = Scratch::new(data_dir);
     checks.required("namespaces", "namespaces", || {
         checks::probes::namespaces(&scratch)
     });
@@ -80,9 +120,7 @@ fn try_the_jail(checks: &mut Checks, options: &DoctorOptions) {
     checks.required("seccomp", "system call filter", || {
         checks::probes::seccomp(&scratch)
     });
-    checks.required("openat2", "openat2", || {
-        checks::features::openat2(&options.data_dir)
-    });
+    checks.required("openat2", "openat2", || checks::features::openat2(data_dir));
 }
 
 fn try_the_others(checks: &mut Checks, options: &DoctorOptions) {

@@ -301,6 +301,45 @@ async fn a_frozen_sandbox_can_be_destroyed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_trial_does_all_that_a_sandbox_does_and_leaves_nothing() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let trial = jail.trial(&fixture.template).await.unwrap();
+    let did: Vec<_> = trial.steps.iter().map(|(what, _)| *what).collect();
+    assert_eq!(did, ["started", "answered", "paused", "resumed", "ended"]);
+    assert!(
+        fs::read_dir(fixture.path().join("sandboxes")).map_or(true, |mut all| all.next().is_none())
+    );
+    assert_eq!(jail.cgroups().names().unwrap(), Vec::<String>::new());
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_that_fails_names_the_step_and_leaves_nothing() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let mut broken = fixture.template.clone();
+    broken.overlays[0]
+        .lower
+        .push(fixture.path().join("missing"));
+    fixture.templates.set_own(broken.clone());
+    let error = jail.trial(&broken).await.unwrap_err();
+    let Error::Start { step, message } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(step, "shift ids of layer");
+    assert!(message.contains("missing"), "{message}");
+    assert!(
+        fs::read_dir(fixture.path().join("sandboxes")).map_or(true, |mut all| all.next().is_none())
+    );
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn root_inside_is_a_stranger_outside() {
     let Some(fixture) = Fixture::new() else {
         return;

@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`Settings`], [`Config`]: options from flags, environment and file, and what they come to
 //! - [`serve`]: the order of a start, with a clear refusal at each step
-//! - `preflight`: whether this machine can run sandboxes
+//! - `preflight`, `trial`: whether this machine can run sandboxes
 //! - `data_dir`, `private_file`: the data folder, its lock and its secrets
 //! - `tls`: the local certificate authority, or the operator's own certificate
 //! - `env_files`, `quick_start`, `program_name`: what a user needs to point E2B's SDKs here
@@ -34,6 +34,7 @@ mod request_body;
 mod running;
 mod serve;
 mod tls;
+mod trial;
 mod wiring;
 
 pub use config::{
@@ -42,3 +43,4 @@ pub use config::{
 pub use dns::{DnsArgs, dns};
 pub use keys::{KeyStore, KeyStoreError, ListedKey};
 pub use serve::{serve, shutdown_signal};
+pub use trial::try_sandbox;

@@ -49,7 +49,7 @@ fn warn_of_a_full_disk(data_dir: &Path, min_free_disk: u64) {
     }
 }
 
-fn has_entries(dir: &Path) -> bool {
+pub(crate) fn has_entries(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 

@@ -32,6 +32,7 @@ use crate::{
     connections::Places,
     metrics::{Busy, Slots, SlotsNow},
     running::Parts,
+    trial,
 };
 
 /// Sparse: only what is written takes space.
@@ -116,6 +117,8 @@ async fn open_rest(
     } = base;
     go_on(stop)?;
     let admission = admission::prepare(config, &opened.jail).await?;
+    trial::before_ready(&opened.jail, &template, &config.data_dir).await?;
+    go_on(stop)?;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
@@ -278,7 +281,7 @@ async fn open_jail(
     programs: Programs,
     templates: Arc<Templates>,
 ) -> anyhow::Result<Arc<Jail>> {
-    let jail = Jail::open(JailConfig {
+    let opened = Jail::open(JailConfig {
         data_dir: config.data_dir.clone(),
         sandboxes_dir: sandboxes_dir(config),
         volumes_dir: config.data_dir.join("volumes"),
@@ -289,8 +292,11 @@ async fn open_jail(
         pool: config.pool,
         max_sandboxes: config.max_sandboxes,
     })
-    .await
-    .context("this machine cannot run jails; `soulbox doctor` says what is missing")?;
+    .await;
+    let jail = match opened {
+        Ok(jail) => jail,
+        Err(error) => return Err(trial::explain(&error, &config.data_dir).await),
+    };
     for warning in jail.warnings() {
         tracing::warn!("{warning}");
     }

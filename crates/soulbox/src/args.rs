@@ -1,9 +1,10 @@
 //! What the command line understands. Everything the user can type is declared here and below.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use soulbox_client::config::DEFAULT_DATA_DIR;
+use soulbox_server::Endpoint;
 use soulbox_types::Secret;
 
 mod bench;
@@ -150,8 +151,8 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 
 /// Find out what this machine can give, by trying it.
 ///
-/// Namespaces, disks, control groups, firewall, gVisor, virtual machines: each is really used and
-/// put away again. Needs root, as the server does: what could not be tried is marked `?`. Exits
+/// Namespaces, disks, control groups, firewall, a whole sandbox, gVisor, virtual machines: each is
+/// really used and put away again. Needs root, as the server does: what could not be tried is marked `?`. Exits
 /// with 0 when `soulbox serve` can run here.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -162,6 +163,30 @@ pub(crate) struct DoctorArgs {
     /// The server's data folder: its file system matters
     #[arg(long, value_name = "DIR", env = "SOULBOX_DATA_DIR", default_value = DEFAULT_DATA_DIR)]
     pub data_dir: PathBuf,
+    /// Where the server will serve without encryption
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "SOULBOX_LISTEN",
+        default_value = "127.0.0.1:3000"
+    )]
+    pub listen: SocketAddr,
+    /// Where it will serve with TLS, or `off`
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "SOULBOX_HTTPS",
+        default_value = "127.0.0.1:3443"
+    )]
+    pub https: Endpoint,
+    /// Where its metrics will be, or `off`
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "SOULBOX_ADMIN",
+        default_value = "127.0.0.1:3001"
+    )]
+    pub admin: Endpoint,
     /// Without what takes seconds: starting gVisor and a virtual machine
     #[arg(long)]
     pub quick: bool,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use soulbox_doctor::{DoctorOptions, PROBE_COMMAND, preflight, probe, run};
+use soulbox_doctor::{DoctorOptions, PROBE_COMMAND, Tried, preflight, probe, run};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +22,8 @@ fn main() -> ExitCode {
             let report = run(&DoctorOptions {
                 data_dir: dir.into(),
                 thorough: true,
+                addresses: Vec::new(),
+                sandbox: Tried::Not("this program has none to try".into()),
             });
             if rest.contains(&"--json") {
                 println!("{}", serde_json::to_string(&report).unwrap_or_default());

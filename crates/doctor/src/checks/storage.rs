@@ -65,6 +65,27 @@ const LIMITS: [(&str, u64, &str); 3] = [
     ),
 ];
 const FILES: u64 = 65_536;
+/// What the server refuses to start with less of.
+const LEAST_FILES: u64 = 100;
+
+pub(crate) fn open_files() -> Finding {
+    // Another user's limit says nothing about root's.
+    if identity::other_user().is_some() {
+        return Finding::unknown("needs root");
+    }
+    let Some(files) = getrlimit(Resource::Nofile).maximum else {
+        return Finding::ok("no limit");
+    };
+    let detail = format!("the hard limit of open files is {files}");
+    let advice = format!(
+        "`ulimit -Hn {FILES}` before the start, or LimitNOFILE={FILES} in the server's unit"
+    );
+    match files {
+        ..LEAST_FILES => Finding::fail(detail, advice),
+        LEAST_FILES..FILES => Finding::warn(detail, advice),
+        _ => Finding::ok(detail),
+    }
+}
 
 pub(crate) fn limits() -> Finding {
     let mut low = Vec::new();
@@ -77,14 +98,6 @@ pub(crate) fn limits() -> Finding {
             low.push(format!("{} is {value}", name.replace('/', ".")));
             advice.push(how.to_owned());
         }
-    }
-    // Another user's limit says nothing about root's.
-    if identity::other_user().is_none()
-        && let Some(files) = getrlimit(Resource::Nofile).maximum
-        && files < FILES
-    {
-        low.push(format!("at most {files} open files"));
-        advice.push(format!("ulimit -Hn {FILES} before the start"));
     }
     if low.is_empty() {
         Finding::ok("high enough for hundreds of sandboxes")

@@ -14,7 +14,7 @@ impl Endpoint {
         Self::At(SocketAddr::from(([127, 0, 0, 1], port)))
     }
 
-    pub(super) fn address(self) -> Option<SocketAddr> {
+    pub fn address(self) -> Option<SocketAddr> {
         match self {
             Self::Off => None,
             Self::At(address) => Some(address),

@@ -1,0 +1,137 @@
+//! One sandbox that nobody asked for, made and ended by the code that makes everybody's: whether
+//! this machine can run sandboxes is known only then.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use soulbox_runtime::{Disk, Error, Origin, Result, Runtime};
+use soulbox_template::Template;
+use soulbox_types::{
+    ENVD_PORT, Lifecycle, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, UnixMillis,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use crate::{Jail, blocking::blocking};
+
+/// For all of it; each part has a bound of its own. Tens of milliseconds are usual, seconds in an
+/// emulated machine.
+const LIMIT: Duration = Duration::from_mins(1);
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// No tenant has it.
+const TENANT: &str = "00000000-0000-0000-0000-000000000000";
+const QUESTION: &[u8] = b"GET /health HTTP/1.1\r\nHost: trial\r\nConnection: close\r\n\r\n";
+
+/// What was done, in this order, and how long each took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    pub steps: Vec<(&'static str, Duration)>,
+}
+
+impl Trial {
+    pub fn total(&self) -> Duration {
+        self.steps.iter().map(|(_, took)| *took).sum()
+    }
+}
+
+impl Jail {
+    /// Starts a sandbox of this template, asks it something, freezes, thaws and ends it. Nothing is
+    /// left of it, whatever comes of it.
+    pub async fn trial(&self, template: &Template) -> Result<Trial> {
+        let spec = spec(template)?;
+        let done = timeout(LIMIT, self.try_out(&spec)).await;
+        let done = done.unwrap_or(Err(Error::Timeout {
+            what: "a trial sandbox",
+            limit: LIMIT,
+        }));
+        let begun = Instant::now();
+        let ended = self.remove_all_of(&spec.id).await;
+        let mut steps = done?;
+        ended?;
+        steps.push(("ended", begun.elapsed()));
+        Ok(Trial { steps })
+    }
+
+    async fn try_out(&self, spec: &SandboxSpec) -> Result<Vec<(&'static str, Duration)>> {
+        let mut steps = Vec::new();
+        let mut begun = Instant::now();
+        let mut did = |what| {
+            steps.push((what, begun.elapsed()));
+            begun = Instant::now();
+        };
+        let origin = Origin {
+            disk: Disk::Fresh,
+            snapshots: Vec::new(),
+        };
+        self.create(spec, origin, &|_| Ok(())).await?;
+        did("started");
+        timeout(ANSWER_LIMIT, self.ask(&spec.id))
+            .await
+            .map_err(|_| Error::Timeout {
+                what: "the answer of a trial sandbox",
+                limit: ANSWER_LIMIT,
+            })??;
+        did("answered");
+        self.pause(&spec.id).await?;
+        did("paused");
+        self.resume(&spec.id).await?;
+        did("resumed");
+        Ok(steps)
+    }
+
+    async fn ask(&self, id: &SandboxId) -> Result<()> {
+        let failed = |error| Error::io("the trial sandbox does not answer", error);
+        let mut stream = self.dial(id, ENVD_PORT).await?;
+        stream.write_all(QUESTION).await.map_err(failed)?;
+        let mut answer = [0; 10];
+        stream.read_exact(&mut answer).await.map_err(failed)?;
+        if answer.starts_with(b"HTTP/1.1 2") {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&answer).into_owned();
+        Err(failed(io::Error::other(format!("it said {said:?}"))))
+    }
+
+    async fn remove_all_of(&self, id: &SandboxId) -> Result<()> {
+        self.destroy(id, None).await?;
+        let folder = self.folder(id);
+        blocking(move || match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("could not remove the trial sandbox", error))
+            }
+            _ => Ok(()),
+        })
+        .await
+    }
+}
+
+fn spec(template: &Template) -> Result<SandboxSpec> {
+    let now = UnixMillis::now();
+    let tenant = TENANT
+        .parse()
+        .map_err(|error| Error::io("could not name a trial sandbox", io::Error::other(error)))?;
+    Ok(SandboxSpec {
+        id: SandboxId::random(),
+        tenant,
+        template: template.id.clone(),
+        build: None,
+        purpose: Purpose::Build,
+        alias: None,
+        limits: template.limits,
+        env: [].into(),
+        metadata: [].into(),
+        network: NetworkPolicy::default(),
+        lifecycle: Lifecycle::default(),
+        snapshot: None,
+        volumes: Vec::new(),
+        access_token: None,
+        traffic_token: None,
+        node_token: Secret::random(),
+        created_at: now,
+        deadline: now.plus(LIMIT),
+    })
+}

@@ -1,0 +1,300 @@
+//! Whether a sandbox really starts here, found out by starting one: by the server before it says
+//! that it is ready, and by the doctor.
+
+use std::{fs::File, io, path::Path, sync::Arc};
+
+use anyhow::{Context, anyhow};
+use rustix::fs::{FlockOperation, flock};
+use soulbox_doctor::{Surroundings, Tried};
+use soulbox_jail::{Jail, JailConfig};
+use soulbox_runtime::Error;
+use soulbox_template::{HostOptions, Template, Templates};
+
+use crate::preflight::has_entries;
+
+const SLOTS: u32 = 2;
+const SCRATCH: &str = ".soulbox-doctor-";
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+
+/// What a failed start is told with.
+#[derive(Debug, PartialEq, Eq)]
+struct Failure {
+    step: String,
+    message: String,
+    /// The message says what to do.
+    is_explained: bool,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Start { step, message } => Self {
+                step: step.clone(),
+                message: message.clone(),
+                is_explained: false,
+            },
+            Error::Io { what, source } => Self {
+                step: what.clone(),
+                message: with_causes(source),
+                is_explained: explains_itself(source),
+            },
+            other => Self {
+                step: "start".to_owned(),
+                message: with_causes(other),
+                is_explained: false,
+            },
+        }
+    }
+}
+
+fn explains_itself(error: &io::Error) -> bool {
+    use soulbox_net::Error as Network;
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner.is_some_and(|inner| {
+        !matches!(
+            inner,
+            Network::Firewall(_) | Network::Kernel { .. } | Network::TimedOut { .. }
+        )
+    })
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Before the server is ready. A server that has sandboxes starts all the same: without it nobody
+/// reaches or ends them.
+pub(crate) async fn before_ready(
+    jail: &Jail,
+    template: &Template,
+    data_dir: &Path,
+) -> anyhow::Result<()> {
+    let error = match jail.trial(template).await {
+        Ok(trial) => {
+            let millis = trial.total().as_millis();
+            tracing::info!(
+                millis,
+                "a trial sandbox was started, asked, paused and ended"
+            );
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    if is_full(&error) {
+        tracing::warn!(
+            "no sandbox could be tried, and none can be made before there is room: {error}"
+        );
+        return Ok(());
+    }
+    let why = explain(&error, data_dir).await;
+    if has_entries(&data_dir.join("sandboxes")) {
+        tracing::error!("new sandboxes will fail, only those that are here can be used. {why}");
+        return Ok(());
+    }
+    Err(why)
+}
+
+/// Room may come while the server runs.
+fn is_full(error: &Error) -> bool {
+    match error {
+        Error::NoCapacity { .. } => true,
+        Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+        _ => false,
+    }
+}
+
+/// What failed, what it needs, and what the doctor finds missing.
+pub(crate) async fn explain(error: &Error, data_dir: &Path) -> anyhow::Error {
+    let failure = Failure::from(error);
+    let data_dir = data_dir.to_owned();
+    let told = tokio::task::spawn_blocking(move || {
+        let problems = soulbox_doctor::missing(&data_dir);
+        tell(&failure, &problems, &Surroundings::look(&data_dir))
+    })
+    .await;
+    anyhow!(told.unwrap_or_else(|_| error.to_string()))
+}
+
+fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surroundings) -> String {
+    let Failure { step, message, .. } = failure;
+    let mut text = format!("sandboxes cannot run on this machine yet. {step}: {message}");
+    if problems.is_empty() && !failure.is_explained {
+        let advice = soulbox_doctor::advice(step, message, around);
+        text = format!("{text}; {advice}");
+    }
+    for problem in problems {
+        text = format!("{text}. {problem}");
+    }
+    format!("{text} (`soulbox doctor` shows every check)")
+}
+
+/// Makes and ends a sandbox without a server, in a folder of its own beside the data folder.
+pub async fn try_sandbox(data_dir: &Path) -> Tried {
+    match try_in_scratch(data_dir).await {
+        Ok(Ok(detail)) => Tried::Works(detail),
+        Ok(Err(error)) => {
+            let Failure { step, message, .. } = Failure::from(&error);
+            Tried::Failed { step, message }
+        }
+        Err(error) => Tried::Failed {
+            step: "preparing".to_owned(),
+            message: format!("{error:#}"),
+        },
+    }
+}
+
+async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>> {
+    let near = data_dir.ancestors().find(|path| path.is_dir());
+    let near = near.unwrap_or(Path::new("/")).to_owned();
+    clear_up(&near).await;
+    let (scratch, jail) = tokio::task::spawn_blocking(move || prepare(&near)).await??;
+    let forwarding = std::fs::read_to_string(FORWARDING);
+    let template = jail.templates.all().first().cloned();
+    let tried = match Jail::open(jail).await {
+        Ok(jail) => {
+            let template = template.context("the template is not there")?;
+            let tried = jail.trial(&template).await;
+            jail.close().await;
+            tried
+        }
+        Err(error) => Err(error),
+    };
+    restore(forwarding);
+    tokio::task::spawn_blocking(move || drop(scratch)).await?;
+    Ok(tried.map(|trial| {
+        let steps = trial.steps.iter();
+        let steps = steps.map(|(what, took)| format!("{what} {} ms", took.as_millis()));
+        steps.collect::<Vec<_>>().join(", ")
+    }))
+}
+
+/// What doctors that were killed have left.
+async fn clear_up(near: &Path) {
+    let Ok(entries) = std::fs::read_dir(near) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if !entry.file_name().to_string_lossy().starts_with(SCRATCH) {
+            continue;
+        }
+        let Ok(text) = std::fs::read(path.join("instance.json")) else {
+            continue;
+        };
+        if let (Ok(Some(_lock)), Ok(instance)) = (lock(&path), serde_json::from_slice(&text)) {
+            Jail::remove_traces(&instance).await;
+            if let Err(error) = std::fs::remove_dir_all(&path) {
+                tracing::warn!(%error, "what a killed doctor left stays");
+            }
+        }
+    }
+}
+
+/// `None`: a doctor is at work there.
+fn lock(folder: &Path) -> io::Result<Option<File>> {
+    let folder = File::open(folder)?;
+    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(folder)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gone with this value.
+struct Scratch {
+    dir: tempfile::TempDir,
+    _lock: File,
+}
+
+fn prepare(near: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
+    let scratch = tempfile::Builder::new()
+        .prefix(SCRATCH)
+        .tempdir_in(near)
+        .with_context(|| format!("cannot write to {}", near.display()))?;
+    let scratch = Scratch {
+        _lock: lock(scratch.path())?.context("somebody else has it")?,
+        dir: scratch,
+    };
+    let dir = scratch.dir.path();
+    let programs = soulbox_embed::install(&dir.join("bin"))?;
+    let options = HostOptions {
+        include_opt: false,
+        sudo: programs.sudo.clone(),
+        extra_ca: Vec::new(),
+    };
+    let template = soulbox_template::prepare_host(&dir.join("base"), &options)?;
+    let templates = Templates::open(dir.join("builds"))?;
+    templates.set_own(template);
+    let config = JailConfig {
+        data_dir: dir.to_owned(),
+        sandboxes_dir: dir.join("sandboxes"),
+        volumes_dir: dir.join("volumes"),
+        templates: Arc::new(templates),
+        programs,
+        network_range: None,
+        open_ranges: Vec::new(),
+        pool: 0,
+        max_sandboxes: SLOTS,
+    };
+    Ok((scratch, config))
+}
+
+/// A server switches this on for good; who only looks leaves it as it was.
+fn restore(forwarding: io::Result<String>) {
+    if let Ok(before) = forwarding
+        && std::fs::read_to_string(FORWARDING).is_ok_and(|now| now != before)
+        && let Err(error) = std::fs::write(FORWARDING, before)
+    {
+        tracing::warn!(%error, "net.ipv4.ip_forward stays switched on");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_tells_its_step_its_cause_and_what_to_do() {
+        let error = Error::io(
+            "could not set up the network",
+            io::Error::other("nft: Operation not supported"),
+        );
+        let said = tell(&Failure::from(&error), &[], &Surroundings::default());
+        for part in [
+            "could not set up the network",
+            "Operation not supported",
+            "nf_tables",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        let problem = soulbox_doctor::Problem {
+            what: "nftables: no module".into(),
+            advice: "modprobe nf_tables".into(),
+        };
+        let said = tell(&Failure::from(&error), &[problem], &Surroundings::default());
+        assert!(said.contains("no module; modprobe nf_tables"), "{said}");
+    }
+
+    #[test]
+    fn a_full_disk_is_no_reason_to_refuse_the_start() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(is_full(&Error::io(
+            "could not make the sandbox's disk",
+            full
+        )));
+        let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(!is_full(&Error::io(
+            "could not start soulbox-init",
+            refused
+        )));
+    }
+}
