@@ -55,6 +55,13 @@ def test_ls_is_a_table_for_people_and_json_for_programs(cli, box):
     assert entry["state"] == "running"
 
 
+def test_a_command_that_used_up_the_memory_ends_with_137_and_the_reason(cli):
+    eater = "x = []\nwhile True: x.append(bytearray(20_000_000))"
+    done = cli("run", "--", "python3", "-c", eater)
+    assert done.returncode == 137
+    assert b"soulbox: out of memory: the kernel killed it" in done.stderr
+
+
 def test_the_exit_codes_of_soulbox_itself_are_apart(cli, box):
     assert cli("run", "--", "no-such-program").returncode == 127
     assert cli("run", "--", "/etc").returncode == 126

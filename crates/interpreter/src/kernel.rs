@@ -7,6 +7,7 @@ mod bash;
 mod jupyter;
 mod launcher;
 mod process;
+mod shortage;
 mod spec;
 mod zygote;
 

@@ -8,7 +8,7 @@ use rustix::process::{
 };
 use tokio::{io::unix::AsyncFd, sync::watch};
 
-use super::zygote::Zygote;
+use super::{shortage, zygote::Zygote};
 use crate::poll::pollable;
 
 /// Above everything else in the sandbox: who runs a user's code is the first to go when memory is
@@ -19,6 +19,8 @@ const OOM_SCORE: &str = "1000";
 pub(crate) enum Exit {
     Code(i32),
     Signal(i32),
+    /// Killed for lack of memory: the machine's kernel counted it.
+    Shortage,
 }
 
 /// The leader of a process group of its own.
@@ -37,6 +39,7 @@ impl Process {
         let pid = Pid::from_child(child);
         let pidfd = pollable(pidfd_open(pid, PidfdFlags::empty())?)?;
         let (sender, exit) = watch::channel(None);
+        shortage::start_counting();
         prefer_for_oom(pid);
         tokio::task::spawn_local(async move {
             let exit = reap(pid, &pidfd).await;
@@ -56,6 +59,7 @@ impl Process {
         exit: watch::Receiver<Option<Exit>>,
         parent: Option<Rc<Zygote>>,
     ) -> Self {
+        shortage::start_counting();
         Self {
             pid,
             exit,
@@ -121,8 +125,7 @@ async fn reap(pid: Pid, pidfd: &AsyncFd<OwnedFd>) -> Exit {
             Ok(Some(status)) => {
                 return match (status.exit_status(), status.terminating_signal()) {
                     (Some(code), _) => Exit::Code(code),
-                    (None, Some(signal)) => Exit::Signal(signal),
-                    (None, None) => Exit::Signal(libc::SIGKILL),
+                    (None, signal) => Exit::by_signal(signal.unwrap_or(libc::SIGKILL)),
                 };
             }
             Ok(None) => tokio::task::yield_now().await,
@@ -139,13 +142,22 @@ pub(super) fn prefer_for_oom(pid: Pid) {
 }
 
 impl Exit {
+    /// To be called when the end is heard of: what is counted later has killed somebody else.
+    pub(super) fn by_signal(signal: i32) -> Self {
+        if signal == libc::SIGKILL && shortage::explains_a_death() {
+            Self::Shortage
+        } else {
+            Self::Signal(signal)
+        }
+    }
+
     /// What a user is told about a kernel that ended by itself.
     pub(crate) fn reason(self) -> String {
         match self {
-            Self::Signal(libc::SIGKILL) => {
-                "the kernel was killed (signal 9), probably because the sandbox ran out of memory"
-                    .to_owned()
+            Self::Shortage => {
+                "the kernel was killed (signal 9) because the sandbox ran out of memory".to_owned()
             }
+            Self::Signal(libc::SIGKILL) => "the kernel was killed (signal 9)".to_owned(),
             Self::Signal(signal) => format!("the kernel was ended by signal {signal}"),
             Self::Code(code) => format!("the kernel exited with status {code}"),
         }

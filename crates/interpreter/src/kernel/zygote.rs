@@ -186,7 +186,7 @@ async fn read(shared: Rc<Shared>, source: OwnedReadHalf) {
             }) => {
                 let exit = match (code, signal) {
                     (Some(code), _) => Exit::Code(code),
-                    (None, signal) => Exit::Signal(signal.unwrap_or(libc::SIGKILL)),
+                    (None, signal) => Exit::by_signal(signal.unwrap_or(libc::SIGKILL)),
                 };
                 if let Some(kernel) = shared.kernels.borrow_mut().remove(&exited) {
                     kernel.send_replace(Some(exit));
