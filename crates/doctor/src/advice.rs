@@ -173,11 +173,16 @@ fn in_the_way(step: &str, message: &str, around: &Surroundings) -> Vec<String> {
                 .into(),
         );
     }
-    if step.starts_with("shift ids") && !around.file_system.is_empty() {
-        say(format!("the data folder is on {}", around.file_system));
-    }
     if message.contains("No space left") && !about_users {
         say("free some space on the data folder's disk".into());
+    }
+    // A cause that is certain makes guesses needless.
+    if !found.is_empty() {
+        return found;
+    }
+    let mut say = |text: String| found.push(text);
+    if step.starts_with("shift ids") && !around.file_system.is_empty() {
+        say(format!("the data folder is on {}", around.file_system));
     }
     if around.selinux_enforces {
         say("SELinux is enforcing: `ausearch -m avc -ts recent` shows what it refused".into());

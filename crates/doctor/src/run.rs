@@ -39,10 +39,11 @@ pub fn run(options: &DoctorOptions) -> Report {
         other_user.map_or_else(checks::identity::root, nothing_to_try_with)
     });
     checks.any_user("kernel", "kernel", true, checks::identity::kernel);
-    try_the_jail(&mut checks, &options.data_dir);
-    checks.required("sandbox", "a whole sandbox", || {
-        checks::sandbox::check(options.sandbox.clone(), &options.data_dir)
-    });
+    if try_the_jail(&mut checks, &options.data_dir) {
+        checks.required("sandbox", "a whole sandbox", || {
+            checks::sandbox::check(options.sandbox.clone(), &options.data_dir)
+        });
+    }
     checks.required("ports", "the server's addresses", || {
         checks::ports::check(&options.addresses)
     });
@@ -99,8 +100,15 @@ pub fn missing(data_dir: &Path) -> Vec<Problem> {
         .collect()
 }
 
-fn try_the_jail(checks: &mut Checks, data_dir: &Path) {
+/// `false`: there is no place to try things in.
+fn try_the_jail(checks: &mut Checks, data_dir: &Path) -> bool {
     let scratch = Scratch::new(data_dir);
+    let folder = checks::storage::folder(&scratch);
+    let cannot_try = folder.outcome == Outcome::Fail;
+    checks.required("folder", "data folder", || folder);
+    if cannot_try && checks.as_root {
+        return false;
+    }
     checks.required("namespaces", "namespaces", || {
         checks::probes::namespaces(&scratch)
     });
@@ -121,6 +129,7 @@ fn try_the_jail(checks: &mut Checks, data_dir: &Path) {
         checks::probes::seccomp(&scratch)
     });
     checks.required("openat2", "openat2", || checks::features::openat2(data_dir));
+    true
 }
 
 fn try_the_others(checks: &mut Checks, options: &DoctorOptions) {

@@ -45,9 +45,16 @@ const FILES: [&str; 8] = [
 
 impl DataDir {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        make(path).with_context(|| format!("could not make the data folder {}", path.display()))?;
-        set_mode(path, 0o700)?;
-        let lock = lock(path)?;
+        let unusable = || {
+            format!(
+                "the data folder {} cannot be used: make it writable (mount -o remount,rw), or \
+                 choose another one with --data-dir",
+                path.display()
+            )
+        };
+        make(path).with_context(unusable)?;
+        set_mode(path, 0o700).with_context(unusable)?;
+        let lock = lock(path, unusable)?;
         for name in FOLDERS {
             make(&path.join(name))?;
         }
@@ -121,14 +128,15 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-fn lock(dir: &Path) -> anyhow::Result<fs::File> {
+fn lock(dir: &Path, unusable: impl Fn() -> String) -> anyhow::Result<fs::File> {
     let path = dir.join("lock");
     let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .open(&path)?;
+        .open(&path)
+        .with_context(unusable)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(error) if error == rustix::io::Errno::WOULDBLOCK => bail!(

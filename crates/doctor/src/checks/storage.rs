@@ -4,12 +4,23 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::identity;
+use super::{Scratch, identity};
 use crate::{child, report::Finding};
 
 const GIB: u64 = 1 << 30;
 const LEAST_FREE: u64 = GIB;
 const COMFORTABLE_FREE: u64 = 10 * GIB;
+
+/// Whether there is a place for what the server keeps.
+pub(crate) fn folder(scratch: &Scratch) -> Finding {
+    match scratch.path() {
+        Ok(_) => Finding::ok("can be written to"),
+        Err(message) => Finding::fail(
+            message,
+            "make it writable (mount -o remount,rw), or choose another folder with --data-dir",
+        ),
+    }
+}
 
 pub(crate) fn space(data_dir: &Path) -> Finding {
     let near = data_dir

@@ -4,6 +4,7 @@ use soulbox_doctor::{DoctorOptions, Tried};
 use crate::{args::DoctorArgs, output};
 
 pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
+    // Without root nothing that needs it is tried: it would fail for that reason alone.
     let is_root = rustix::process::geteuid().is_root();
     let sandbox = if is_root {
         soulbox_server::try_sandbox(&args.data_dir).await

@@ -1,0 +1,84 @@
+"""Machines on which no sandbox could start: the server refuses, with the reason and what to do, and the
+doctor says the same."""
+
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.server import Server, binary, clean_environment, free_ports
+
+
+@contextmanager
+def mounted(folder: Path, options: str):
+    """A file system in memory, on which both find the same fault."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", folder], check=True)
+    try:
+        (folder / "data").mkdir()
+        subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+        yield folder / "data"
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def refusal(server: Server) -> str:
+    assert server.spawn().wait(60) != 0
+    return server.log.read_text()
+
+
+def doctor(server: Server) -> str:
+    words = server.command()[1:]
+    options = words[words.index("--listen") :]
+    domain = options.index("--domain")
+    del options[domain : domain + 2]
+    done = subprocess.run(
+        [str(binary()), "doctor", "--quick", *options],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0, done.stdout
+    return done.stdout
+
+
+def test_a_data_folder_from_which_nothing_may_be_executed(own_server, tmp_path):
+    server = own_server()
+    with mounted(tmp_path / "disk", "noexec") as folder:
+        server.data = folder
+        for said in (refusal(server), doctor(server)):
+            assert "soulbox-init" in said and "noexec" in said and "--data-dir" in said, said
+
+
+def test_a_data_folder_that_cannot_be_written_to(own_server, tmp_path):
+    server = own_server()
+    with mounted(tmp_path / "disk", "ro") as folder:
+        server.data = folder
+        for said in (refusal(server), doctor(server)):
+            assert "Read-only" in said and "--data-dir" in said, said
+
+
+def test_an_address_that_somebody_has(own_server):
+    server = own_server()
+    with socket.create_server(("127.0.0.1", free_ports(1)[0])) as taken:
+        server.http_port = taken.getsockname()[1]
+        for said in (refusal(server), doctor(server)):
+            assert f"127.0.0.1:{server.http_port} is in use by" in said and "--listen" in said, said
+
+
+def test_too_few_open_files(own_server):
+    server = own_server()
+    server.starter = ["prlimit", "--nofile=64:64"]
+    said = refusal(server)
+    assert "open files is 64" in said and "LimitNOFILE" in said, said
+    done = subprocess.run(
+        ["prlimit", "--nofile=64:64", str(binary()), "doctor", "--quick", "--data-dir", server.data],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert "open files is 64" in done.stdout and "LimitNOFILE" in done.stdout, done.stdout
