@@ -31,7 +31,8 @@ class Serving:
 
     def wait(self, within: int = START_WITHIN) -> Done:
         done = self.machine.ssh(
-            f"for _ in $(seq {within * 2}); do {HEALTH} && exit 0; sleep 0.5; pgrep -x soulbox > /dev/null || exit 1; done; exit 1",
+            f"for _ in $(seq {within * 2}); do {HEALTH} && exit 0; sleep 0.5;"
+            " pgrep -x soulbox > /dev/null || exit 1; done; exit 1",
             within=within + 60,
         )
         assert done.code == 0, f"the server did not get ready:\n{self.log()}"

@@ -69,7 +69,8 @@ def docker(machine):
     machine.run("systemctl start docker", within=300)
     assert "-P FORWARD DROP" in machine.run("iptables -S FORWARD")
     yield ["ip filter FORWARD"]
-    machine.run("systemctl stop docker.service docker.socket containerd; iptables -P FORWARD ACCEPT; iptables -F; iptables -t nat -F")
+    machine.run("systemctl stop docker.service docker.socket containerd")
+    machine.run("iptables -P FORWARD ACCEPT; iptables -F; iptables -t nat -F")
 
 
 def reached(client) -> dict:

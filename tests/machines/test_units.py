@@ -18,7 +18,8 @@ def unit(request, machine):
 
 
 def limits_of(machine) -> str:
-    return machine.run("cd /sys/fs/cgroup && grep -r . --include=memory.max --include=pids.max --include=cpu.max soulbox-*/ | sort")
+    files = " ".join(f"--include={each}.max" for each in ("memory", "pids", "cpu"))
+    return machine.run(f"cd /sys/fs/cgroup && grep -r . {files} soulbox-*/ | sort")
 
 
 def test_the_first_steps_work(unit, client):
@@ -46,6 +47,6 @@ def test_a_stop_ends_well_and_soon(unit, machine, client):
     took = float(machine.run("cut -d' ' -f1 /proc/uptime")) - began
     assert unit.result() == "success", unit.log()
     assert took < 20
-    unit.start()
-    client.run("find", "memory", *left)
-    assert unit.cli("kill", *left).code == 0
+    # It left its sandbox to the next start.
+    groups = machine.run("cat /sys/fs/cgroup/soulbox-*/*/cgroup.procs /sys/fs/cgroup/soulbox-*/*/*/cgroup.procs; true")
+    assert len(groups.split()) > 0, left

@@ -17,5 +17,5 @@ grep -o ' /[^ ]*soulbox[^ ]*' /proc/mounts | sort -r | xargs -r umount -l
 nft list tables | grep soulbox_ | while read -r table; do nft delete "$table"; done
 for link in /sys/class/net/sb*; do [ -e "$link" ] && ip link delete "${link##*/}"; done
 rm -rf /var/lib/soulbox /var/log/soulbox-serve.log
-install -m 755 /opt/checks/soulbox /usr/local/bin/soulbox
+ln -f /opt/checks/soulbox /usr/local/bin/soulbox
 true

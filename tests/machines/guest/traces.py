@@ -22,12 +22,9 @@ def output(*command: str) -> list[str]:
 
 
 def files() -> list[str]:
-    found = []
-    for top, folders, names in os.walk("/"):
-        folders[:] = [each for each in folders if not os.path.join(top, each).startswith(MOVING)]
-        if "__pycache__" not in top:
-            found += [path for each in names if not (path := os.path.join(top, each)).startswith(MOVING)]
-    return found
+    # `find` is ten times as fast as Python, which counts under emulation.
+    found = output("find", "/", "/run", "/tmp", "-xdev", "-not", "-type", "d", "-not", "-path", "*/__pycache__/*")
+    return [each for each in found if not each.startswith(MOVING)]
 
 
 def processes() -> list[str]:
