@@ -88,6 +88,24 @@ def test_neighbours_are_unreachable(sync_sdk):
         second.commands.run(f"ping -c1 -W2 {address}")
 
 
+ECHO = """
+import socket, struct
+def echo(checksum):
+    return struct.pack("!BBHHH", 8, 0, checksum, 0, 1) + bytes(16)
+total = sum(struct.unpack("!12H", echo(0)))
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) as pinger:
+    pinger.settimeout(10)
+    pinger.sendto(echo(~(total % 0xFFFF) & 0xFFFF), ("127.0.0.1", 0))
+    print(pinger.recv(64)[0])
+"""
+
+
+@pytest.mark.parametrize("user", ["user", "root"])
+def test_ping_needs_no_capability(box, user):
+    box.files.write("/tmp/echo.py", ECHO)
+    assert box.commands.run("python3 /tmp/echo.py", user=user).stdout == "0\n", "an echo reply"
+
+
 @pytest.mark.parametrize("address", ["169.254.169.254", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "fd00::1"])
 def test_private_and_metadata_ranges_are_unreachable(box, address):
     assert not reaches(box, address, 80)
