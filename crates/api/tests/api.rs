@@ -637,6 +637,8 @@ fn sample(second: u64) -> MetricSample {
     let stats = Stats {
         memory_bytes: 10,
         memory_cache_bytes: 20,
+        memory_peak_bytes: Some(50),
+        oom_kills: 3,
         disk_used_bytes: 30,
         disk_total_bytes: 40,
         ..Stats::default()
@@ -660,7 +662,7 @@ async fn metrics_keep_to_the_asked_range() {
     let metric = json!({
         "timestamp": "1970-01-01T00:01:45.005Z", "timestampUnix": 105, "cpuCount": 2,
         "cpuUsedPct": 12.5, "memUsed": 10, "memTotal": 512 << 20, "memCache": 20, "diskUsed": 30,
-        "diskTotal": 40,
+        "diskTotal": 40, "memPeak": 50, "oomKills": 3,
     });
     assert_eq!(
         world.get(&format!("{path}?start=101&end=109")).await.json,

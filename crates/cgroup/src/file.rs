@@ -56,6 +56,14 @@ pub(crate) fn read_number(path: &Path) -> Result<u64> {
     })
 }
 
+/// `None` where the kernel does not have the file.
+pub(crate) fn read_number_if_present(path: &Path) -> Result<Option<u64>> {
+    match read_number(path) {
+        Err(error) if error.is_not_found() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// The value of `key` in a file of `key value` lines; 0 when the kernel does not report it.
 pub(crate) fn read_key(path: &Path, key: &str) -> Result<u64> {
     Ok(key_in(&read(path)?, key))

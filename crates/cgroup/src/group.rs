@@ -70,7 +70,6 @@ impl Cgroup {
             .collect()
     }
 
-    /// Whether the group is there in at least one hierarchy.
     /// Asks the kernel to take back what the group can do without: page cache and, where there is
     /// swap, idle memory. Takes as long as that takes; meant for groups at rest.
     pub fn reclaim_memory(&self) -> Result<()> {
@@ -91,6 +90,7 @@ impl Cgroup {
         }
     }
 
+    /// Whether the group is there in at least one hierarchy.
     pub fn exists(&self) -> bool {
         self.hierarchies().any(|h| self.directory(h).is_dir())
     }

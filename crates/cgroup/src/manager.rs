@@ -15,6 +15,8 @@ use crate::{
 
 /// Where processes move that would keep the root of a v2 tree busy.
 const LEAF: &str = "soulbox-server";
+/// How often they are moved, should they start others meanwhile.
+const ATTEMPTS: usize = 10;
 
 /// One parent group in every usable hierarchy, and the groups below it. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -197,12 +199,21 @@ fn enable_controllers(hierarchy: &Hierarchy, dir: &Path) -> Result<()> {
     let text = wanted.join(" ");
     match file::write(&path, &text) {
         // In a container the visible root is an ordinary group, and one with processes may not
-        // hand controllers down.
-        Err(error) if error.errno() == Some(libc::EBUSY) => {
-            empty_into_leaf(dir)?;
-            file::write(&path, &text)
+        // hand controllers down. They may start others while they are moved.
+        Err(mut error) => {
+            for _ in 0..ATTEMPTS {
+                if error.errno() != Some(libc::EBUSY) {
+                    break;
+                }
+                empty_into_leaf(dir)?;
+                match file::write(&path, &text) {
+                    Ok(()) => return Ok(()),
+                    Err(again) => error = again,
+                }
+            }
+            Err(error)
         }
-        other => other,
+        Ok(()) => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Cgroup, Controller, Result, Version,
-    file::{read_key, read_number},
+    file::{read_key, read_number, read_number_if_present},
 };
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct CgroupStats {
     pub memory_bytes: u64,
     /// The page cache of it: given up when memory gets short.
     pub memory_cache_bytes: u64,
+    /// The most that `memory_bytes` ever was; on v2 since Linux 5.19.
+    pub memory_peak_bytes: Option<u64>,
     pub pids: u64,
     /// How often the kernel killed something in the group for lack of memory.
     pub oom_kills: u64,
@@ -30,11 +32,17 @@ impl Cgroup {
         }
         if let Some(hierarchy) = self.hierarchy_of(Controller::Memory) {
             let dir = self.directory(hierarchy);
-            let (usage, cache, events) = match hierarchy.version {
-                Version::V1 => ("memory.usage_in_bytes", "total_cache", "memory.oom_control"),
-                Version::V2 => ("memory.current", "file", "memory.events"),
+            let (usage, peak, cache, events) = match hierarchy.version {
+                Version::V1 => (
+                    "memory.usage_in_bytes",
+                    "memory.max_usage_in_bytes",
+                    "total_cache",
+                    "memory.oom_control",
+                ),
+                Version::V2 => ("memory.current", "memory.peak", "file", "memory.events"),
             };
             stats.memory_bytes = read_number(&dir.join(usage))?;
+            stats.memory_peak_bytes = read_number_if_present(&dir.join(peak))?;
             stats.memory_cache_bytes = read_key(&dir.join("memory.stat"), cache)?;
             stats.oom_kills = read_key(&dir.join(events), "oom_kill")?;
         }

@@ -131,6 +131,12 @@ pub struct Metric {
     pub mem_cache: u64,
     pub disk_used: u64,
     pub disk_total: u64,
+    /// The most memory that it ever used, page cache included; where the server's kernel tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mem_peak: Option<u64>,
+    /// How often something inside was killed for lack of memory.
+    #[serde(default)]
+    pub oom_kills: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

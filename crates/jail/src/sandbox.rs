@@ -84,6 +84,7 @@ impl Sandbox {
             cpu_micros: used.cpu_micros,
             memory_bytes: used.memory_bytes,
             memory_cache_bytes: used.memory_cache_bytes,
+            memory_peak_bytes: used.memory_peak_bytes,
             disk_used_bytes: disk.f_blocks.saturating_sub(disk.f_bfree) * disk.f_frsize,
             disk_total_bytes: disk.f_blocks * disk.f_frsize,
             pids: used.pids,

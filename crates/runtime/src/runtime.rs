@@ -49,6 +49,8 @@ pub struct Stats {
     pub cpu_micros: u64,
     pub memory_bytes: u64,
     pub memory_cache_bytes: u64,
+    /// The most that it ever was, page cache included; where the kernel tells.
+    pub memory_peak_bytes: Option<u64>,
     pub disk_used_bytes: u64,
     pub disk_total_bytes: u64,
     pub pids: u64,

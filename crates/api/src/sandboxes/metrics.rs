@@ -19,7 +19,7 @@ use crate::{
 
 const MAX_SANDBOXES: usize = 100;
 
-/// E2B's `SandboxMetric`. Sizes in bytes.
+/// E2B's `SandboxMetric`, and what our kernel tells besides. Sizes in bytes.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metric {
@@ -32,6 +32,11 @@ pub(crate) struct Metric {
     mem_cache: u64,
     disk_used: u64,
     disk_total: u64,
+    /// Ours: the most memory that it ever used, page cache included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mem_peak: Option<u64>,
+    /// Ours: how often the kernel killed something inside for lack of memory.
+    oom_kills: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,6 +62,8 @@ impl Metric {
             mem_cache: stats.memory_cache_bytes,
             disk_used: stats.disk_used_bytes,
             disk_total: stats.disk_total_bytes,
+            mem_peak: stats.memory_peak_bytes,
+            oom_kills: stats.oom_kills,
         }
     }
 }

@@ -123,17 +123,18 @@ fn use_is_read_from_the_files_of_v2() {
     );
     fake.put("soulbox-t/one/memory.events", "low 0\noom 3\noom_kill 2\n");
     fake.put("soulbox-t/one/pids.current", "5\n");
-    let stats = fake.manager().existing("one").stats().unwrap();
-    assert_eq!(
-        stats,
-        crate::CgroupStats {
-            cpu_micros: 1234,
-            memory_bytes: 4096,
-            memory_cache_bytes: 2048,
-            pids: 5,
-            oom_kills: 2,
-        }
-    );
+    let group = fake.manager().existing("one");
+    let expected = crate::CgroupStats {
+        cpu_micros: 1234,
+        memory_bytes: 4096,
+        memory_cache_bytes: 2048,
+        memory_peak_bytes: None,
+        pids: 5,
+        oom_kills: 2,
+    };
+    assert_eq!(group.stats().unwrap(), expected, "before Linux 5.19");
+    fake.put("soulbox-t/one/memory.peak", "8192\n");
+    assert_eq!(group.stats().unwrap().memory_peak_bytes, Some(8192));
 }
 
 #[test]

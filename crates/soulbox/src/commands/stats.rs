@@ -24,6 +24,11 @@ struct Stats {
     mem_total: u64,
     disk_used: u64,
     disk_total: u64,
+    /// Absent until the node has a sample, as the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mem_peak: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oom_kills: Option<u64>,
 }
 
 pub(super) async fn run(args: &StatsArgs) -> Result<u8> {
@@ -62,6 +67,8 @@ async fn stats(server: &Server, id: String) -> Result<Stats, Error> {
             mem_total: metric.mem_total,
             disk_used: metric.disk_used,
             disk_total: metric.disk_total,
+            mem_peak: metric.mem_peak,
+            oom_kills: Some(metric.oom_kills),
         });
     }
     let detail = server.client.sandbox(&id).await?;
@@ -78,12 +85,17 @@ async fn stats(server: &Server, id: String) -> Result<Stats, Error> {
         mem_total: usage.mem_total,
         disk_used: usage.disk_used,
         disk_total: usage.disk_total,
+        mem_peak: None,
+        oom_kills: None,
     })
 }
 
 fn table(all: &[Stats]) -> Columns {
-    let mut columns = Columns::new(&["SANDBOX", "CPU", "OF", "MEMORY", "OF", "DISK", "OF"])
-        .right_aligned(&[1, 2, 3, 4, 5, 6]);
+    let headings = [
+        "SANDBOX", "CPU", "OF", "MEMORY", "OF", "PEAK", "OOM", "DISK", "OF",
+    ];
+    let mut columns = Columns::new(&headings).right_aligned(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     for stats in all {
         columns.row(vec![
             cell(&stats.sandbox),
@@ -91,6 +103,8 @@ fn table(all: &[Stats]) -> Columns {
             cell(stats.cpu_count.to_string()),
             cell(units::bytes(stats.mem_used)),
             cell(units::bytes(stats.mem_total)),
+            cell(known(stats.mem_peak.map(units::bytes))),
+            cell(known(stats.oom_kills.map(|count| count.to_string()))),
             cell(units::bytes(stats.disk_used)),
             cell(units::bytes(stats.disk_total)),
         ]);
@@ -112,12 +126,14 @@ mod tests {
             mem_total: 512 << 20,
             disk_used: 0,
             disk_total: 1 << 30,
+            mem_peak: Some(20 << 20),
+            oom_kills: None,
         };
         let shown = table(&[stats]).render();
         let words: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(
             words.join(" "),
-            "i1 12.3 % 2 10.0 MiB 512.0 MiB 0 B 1.0 GiB"
+            "i1 12.3 % 2 10.0 MiB 512.0 MiB 20.0 MiB - 0 B 1.0 GiB"
         );
     }
 }
