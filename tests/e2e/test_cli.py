@@ -55,9 +55,11 @@ def test_ls_is_a_table_for_people_and_json_for_programs(cli, box):
     assert entry["state"] == "running"
 
 
+EATER = "x = []\nwhile True: x.append(bytearray(20_000_000))"
+
+
 def test_a_command_that_used_up_the_memory_ends_with_137_and_the_reason(cli):
-    eater = "x = []\nwhile True: x.append(bytearray(20_000_000))"
-    done = cli("run", "--", "python3", "-c", eater)
+    done = cli("run", "--", "python3", "-c", EATER)
     assert done.returncode == 137
     assert b"soulbox: out of memory: the kernel killed it" in done.stderr
 
@@ -151,6 +153,17 @@ def test_stats_show_the_use_of_resources(cli, box):
     ]
     assert entry["memUsed"] > 0 and entry["diskTotal"] > 0
     assert box.sandbox_id in ok(cli("stats"))
+
+
+def test_stats_count_who_was_killed_for_lack_of_memory(cli, box):
+    def stats():
+        return json.loads(ok(cli("stats", box.sandbox_id, "--json")))[0]
+
+    before = eventually(lambda: stats().get("oomKills") is not None and stats(), what="a sample")["oomKills"]
+    assert cli("exec", box.sandbox_id, "--", "python3", "-c", EATER).returncode == 137
+    after = eventually(lambda: stats()["oomKills"] > before and stats(), what="the kill is counted")
+    # Where the kernel tells it: since 5.19 on cgroup v2.
+    assert after.get("memPeak", 512 << 20) > 400 << 20
 
 
 def test_kill_ends_one_and_complains_about_an_unknown_one(cli, sync_sdk):
