@@ -7,7 +7,7 @@ from machines.machine import Done, Machine
 
 DATA = "/var/lib/soulbox"
 LOG = "/var/log/soulbox-serve.log"
-START_WITHIN = 120
+START_WITHIN = 240
 STOP_WITHIN = 150
 HEALTH = "curl -sf -m 5 -o /dev/null http://127.0.0.1:3000/health"
 

@@ -42,7 +42,7 @@ MACHINES = {
     ),
     "no-user-namespaces": Broken(
         ["user.max_user_namespaces"],
-        ["sysctl"],
+        ["sysctl", "must not be 0"],
         "sysctl -qw user.max_user_namespaces=0",
         "sysctl -qw user.max_user_namespaces=20000",
     ),
@@ -50,7 +50,7 @@ MACHINES = {
         ["read-only"],
         ["--data-dir", "remount", "another folder", "writable"],
         "mkdir -p /var/lib/soulbox && mount -t tmpfs -o ro tmpfs /var/lib/soulbox",
-        "umount /var/lib/soulbox; rmdir /var/lib/soulbox",
+        "umount /var/lib/soulbox",
     ),
     "low-hard-limits": Broken(
         ["open files", "nofile"],
