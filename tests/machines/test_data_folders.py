@@ -1,10 +1,10 @@
-"""The data folder on the file systems that people have. Copies share blocks on some of them."""
+"""The data folder on other file systems than ext4, which all other checks have. Copies share blocks there."""
 
 import pytest
 
 from machines.serving import Serving
 
-MAKE = {"ext4": "mkfs.ext4 -q -F", "xfs": "mkfs.xfs -q -f", "btrfs": "mkfs.btrfs -q -f"}
+MAKE = {"xfs": "mkfs.xfs -q -f", "btrfs": "mkfs.btrfs -q -f"}
 DATA = "/srv/data/soulbox"
 
 
@@ -12,7 +12,7 @@ DATA = "/srv/data/soulbox"
 def serving(request, machine):
     disk = "/dev/disk/by-id/virtio-spare"
     machine.run(f"{MAKE[request.param]} {disk} && mkdir -p /srv/data && mount {disk} /srv/data")
-    assert machine.run("stat -fc %T /srv/data").strip() in (request.param, "ext2/ext3")
+    assert machine.run("stat -fc %T /srv/data").strip() == request.param
     serving = Serving(machine, data=DATA)
     try:
         serving.start()

@@ -7,8 +7,8 @@ from machines.unit import Unit
 
 @pytest.fixture(
     scope="module",
-    params=["", "Delegate=yes", "LimitCORE=0"],
-    ids=["plain", "delegate", "no-core-dumps"],
+    params=["", "Delegate=yes\nLimitCORE=0"],
+    ids=["plain", "delegate-no-core-dumps"],
 )
 def unit(request, machine):
     machine.run("/opt/checks/guest/tidy.sh")
