@@ -12,7 +12,7 @@ const PRIVILEGED: &str =
 const NEEDS: [(&str, &str); 17] = [
     (
         "join cgroup",
-        "control groups that may be written to (in a unit of systemd, Delegate=yes; in a container, --cgroupns=host)",
+        "control groups that may be written to (no ProtectControlGroups= in a unit; in a container, --privileged)",
     ),
     (
         "could not use cgroups",
@@ -20,7 +20,7 @@ const NEEDS: [(&str, &str); 17] = [
     ),
     (
         "could not make the cgroup",
-        "control groups that may be written to (in a unit of systemd, Delegate=yes)",
+        "control groups that may be written to (no ProtectControlGroups= in a unit; in a container, --privileged)",
     ),
     (
         "could not set up the network",
@@ -117,6 +117,12 @@ const PROCESSES: (&[&str], &str) = (
 
 /// What the step needs, and what around here is known to be in the way.
 pub fn advice(step: &str, message: &str, around: &Surroundings) -> String {
+    // Nothing is known to be missing.
+    if message.contains("took longer than") || step.contains("took longer than") {
+        return "this machine may only have been busy: start it again; if it stays so, the kernel's \
+                log (dmesg) may say what hangs"
+            .to_owned();
+    }
     let mut parts = vec![needs(step)];
     parts.extend(in_the_way(step, message, around));
     parts.join("; ")
@@ -133,7 +139,7 @@ fn needs(step: &str) -> String {
             .map(|(_, needs)| *needs)
     });
     needs.map_or_else(
-        || "run `soulbox doctor`, and look into the kernel's log (dmesg)".to_owned(),
+        || "look into the kernel's log (dmesg)".to_owned(),
         |needs| format!("this needs {needs}"),
     )
 }
@@ -293,7 +299,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_step_leads_to_the_doctor() {
-        assert!(advice("something new", "", &plain()).contains("soulbox doctor"));
+    fn what_took_too_long_is_not_called_missing() {
+        let said = advice(
+            "could not set up the network",
+            "a firewall command took longer than 60 s",
+            &plain(),
+        );
+        assert!(
+            said.contains("busy") && !said.contains("nf_tables"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_unknown_step_leads_to_the_kernels_log() {
+        assert!(advice("something new", "", &plain()).contains("dmesg"));
     }
 }

@@ -18,6 +18,10 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new(data_dir: &Path) -> Self {
+        if data_dir.exists() && !data_dir.is_dir() {
+            let message = format!("{} is not a folder", data_dir.display());
+            return Self { dir: Err(message) };
+        }
         // The data folder may be yet to be made: its nearest ancestor is on the same file system.
         let near = data_dir
             .ancestors()

@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{self, Read, Seek, Write},
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -15,6 +15,8 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
     process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
+
+pub(crate) use soulbox_sys::find_program as find;
 
 /// More output than any of our questions is answered with.
 const LONGEST_OUTPUT: u64 = 256 << 10;
@@ -36,15 +38,6 @@ impl Finished {
             .or_else(|| last(&self.stdout))
             .unwrap_or_else(|| "no output".into())
     }
-}
-
-/// Finds a program in `PATH` and where administrators' tools are.
-pub(crate) fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
-        .map(|dir| dir.join(name))
-        .find(|path| path.is_file())
 }
 
 /// Runs it in a process group of its own, all of which is killed when the time is up.

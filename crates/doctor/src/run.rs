@@ -45,7 +45,7 @@ pub fn run(options: &DoctorOptions) -> Report {
         });
     }
     checks.required("ports", "the server's addresses", || {
-        checks::ports::check(&options.addresses)
+        checks::ports::check(&options.addresses, &options.data_dir)
     });
     checks.any_user("space", "free space", true, || {
         checks::storage::space(&options.data_dir)

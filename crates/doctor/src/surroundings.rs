@@ -1,7 +1,10 @@
 //! Where this program runs, as far as it decides what fails: in a container or on a machine, under
 //! which security module, on which file system.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// What is around us. `look` reads it; each part is what could be found out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,10 +27,11 @@ impl Surroundings {
     pub fn look(data_dir: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let is_one = |path: &str| read(path).trim() == "1";
-        let mount = mount_of(&read("/proc/self/mountinfo"), data_dir);
+        let mountinfo = read("/proc/self/mountinfo");
+        let mount = mount_of(&mountinfo, &real(data_dir));
         let (file_system, mount_options) = mount.unwrap_or_default();
         Self {
-            container: container(),
+            container: container(&mountinfo),
             mapped_ids: mapped_ids(&read("/proc/self/uid_map")),
             max_user_namespaces: read("/proc/sys/user/max_user_namespaces")
                 .trim()
@@ -45,7 +49,17 @@ impl Surroundings {
     }
 }
 
-fn container() -> Option<String> {
+/// Without links, as far as it is there yet.
+fn real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|above| {
+        let real = fs::canonicalize(above).ok()?;
+        Some(real.join(path.strip_prefix(above).ok()?))
+    });
+    there.unwrap_or(path)
+}
+
+fn container(mountinfo: &str) -> Option<String> {
     let environment = fs::read("/proc/1/environ").unwrap_or_default();
     let named = environment
         .split(|byte| *byte == 0)
@@ -53,7 +67,9 @@ fn container() -> Option<String> {
     if let Some(name) = named.filter(|name| !name.is_empty()) {
         return Some(String::from_utf8_lossy(name).into_owned());
     }
-    if Path::new("/.dockerenv").exists() {
+    // Machines that were made of an image have the file as well.
+    let layered = mount_of(mountinfo, Path::new("/")).is_some_and(|(kind, _)| kind == "overlay");
+    if layered && Path::new("/.dockerenv").exists() {
         return Some("docker".to_owned());
     }
     if Path::new("/run/.containerenv").exists() {
@@ -116,6 +132,15 @@ mod tests {
         let (kind, options) = of("/var/lib/soulbox");
         assert_eq!(kind, "btrfs");
         assert!(options.contains(&"noexec".to_owned()) && options.contains(&"ro".to_owned()));
+    }
+
+    #[test]
+    fn links_and_folders_that_are_yet_to_be_made_lead_to_the_real_mount() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        assert_eq!(real(&link.join("not/yet")), Path::new("/proc/not/yet"));
+        assert!(real(Path::new("relative")).is_absolute());
     }
 
     #[test]

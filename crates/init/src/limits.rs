@@ -16,6 +16,8 @@ use crate::error::{Context, Failure};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const STEP: &str = "resource limits";
+/// By the shell, which counts others one by one.
+const COUNTED_IN_KIB: [&str; 5] = ["d", "f", "l", "s", "v"];
 
 struct Limit {
     resource: Resource,
@@ -105,7 +107,14 @@ impl Limit {
             name, unit, shell, ..
         } = self;
         let (least, value) = match self.least {
-            Some(least) => (format!("at least {least}"), least.to_string()),
+            Some(least) => {
+                let value = if COUNTED_IN_KIB.contains(shell) {
+                    least / KIB
+                } else {
+                    least
+                };
+                (format!("at least {least}"), value.to_string())
+            }
             None => ("none".to_owned(), "unlimited".to_owned()),
         };
         format!(
@@ -191,6 +200,8 @@ mod tests {
         for part in ["processes is 10", "4096", "ulimit -Hu 4096", "LimitNPROC="] {
             assert!(said.contains(part), "{said}");
         }
+        let memory = of(Resource::Memlock).too_low(5);
+        assert!(memory.contains("ulimit -Hl 64`"), "{memory}");
         assert!(of(Resource::As).too_low(5).contains("ulimit -Hv unlimited"));
     }
 }

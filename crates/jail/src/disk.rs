@@ -76,6 +76,13 @@ impl Disks {
     }
 }
 
+fn mkfs() -> io::Result<PathBuf> {
+    soulbox_sys::find_program("mkfs.ext4").ok_or_else(|| {
+        let text = "mkfs.ext4 is not installed (package e2fsprogs)";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })
+}
+
 /// `mkfs.ext4` fills the file system from a directory, so that the places for the overlays are
 /// there without ever mounting it.
 fn format(path: &Path, mib: u32) -> io::Result<()> {
@@ -90,7 +97,7 @@ fn format(path: &Path, mib: u32) -> io::Result<()> {
     }
     let file = fs::File::create(path)?;
     file.set_len(u64::from(mib) << 20)?;
-    let output = Command::new("mkfs.ext4")
+    let output = Command::new(mkfs()?)
         .args([
             "-q", "-F", "-b", "4096", "-m", "0", "-i", "32768", "-J", "size=4",
         ])
@@ -103,13 +110,7 @@ fn format(path: &Path, mib: u32) -> io::Result<()> {
         .arg(&tree)
         .arg(path)
         .stdin(Stdio::null())
-        .output()
-        .map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                io::Error::new(e.kind(), "mkfs.ext4 is not installed (package e2fsprogs)")
-            }
-            _ => e,
-        })?;
+        .output()?;
     fs::remove_dir_all(&tree)?;
     if output.status.success() {
         Ok(())

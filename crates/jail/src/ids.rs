@@ -1,6 +1,6 @@
 //! Which host ids sandboxes run as.
 //!
-//! Every sandbox has 65,536 ids of the host to itself. They come from 0x70000000 to 0x7fdfffff: above
+//! Every sandbox has 65,536 ids of the host to itself. They come from 0x70000000 to 0x7fbfffff: above
 //! what distributions give to users, subordinate ids, LXD and `systemd-nspawn` (up to 0x6fffffff),
 //! below the range of systemd's foreign images (0x7ffe0000), and below 2^31, from where on parts of
 //! the kernel read an id as a negative number (devpts before Linux 6.15) and Podman has its own. They
@@ -81,28 +81,24 @@ impl HostIds {
     }
 
     /// The sandbox in this slot was started by an earlier server: its ids are not to be given to
-    /// others. Blocks.
-    pub(crate) fn adopt(&self, slot: u32, first_id: u32) -> Result<()> {
+    /// others. Blocks. It has them whatever comes of it: a block that cannot be had (a full `/run`)
+    /// is nobody else's while it lives, and not ours to give out.
+    pub(crate) fn adopt(&self, slot: u32, first_id: u32) {
         let Some(range) = range_of(first_id) else {
             // Of a version that had its ids elsewhere.
-            return Ok(());
+            return;
         };
         let mut pages = self.pages.lock();
-        let block = range / RANGES_PER_BLOCK;
+        let block = block_of(range);
         if !pages.blocks.contains_key(&block) {
-            let Some(claim) = self.claim(block)? else {
-                // Nobody else takes a block while one of its ids is in use.
-                tracing::warn!(
-                    first_id,
-                    "another server holds the ids of a sandbox of ours"
-                );
-                return Ok(());
-            };
-            pages.add(block, claim);
+            match Claim::take(&self.claims, block) {
+                Ok(Some(claim)) => pages.add(block, claim),
+                Ok(None) => tracing::warn!(first_id, "another server has a sandbox's block of ids"),
+                Err(error) => tracing::warn!(first_id, %error, "a block of ids is not ours alone"),
+            }
         }
         pages.free.retain(|free| *free != range);
         pages.of_slot.insert(slot, range);
-        Ok(())
     }
 
     fn claim_any(&self, ours: &HashMap<u32, Claim>) -> Result<(u32, Claim)> {
@@ -117,18 +113,13 @@ impl HostIds {
             if reserved.iter().any(|other| overlap(other, &ids)) {
                 continue;
             }
-            if let Some(claim) = self.claim(block)?
+            if let Some(claim) = Claim::take(&self.claims, block).map_err(unclaimed)?
                 && !somebody_has(&ids).map_err(unclaimed)?
             {
                 return Ok((block, claim));
             }
         }
         Err(none_left())
-    }
-
-    /// `None`: another server has it.
-    fn claim(&self, block: u32) -> Result<Option<Claim>> {
-        Claim::take(&self.claims, block).map_err(unclaimed)
     }
 }
 
@@ -149,10 +140,10 @@ impl Pages {
     }
 
     fn take_back(&mut self, slot_is_free: impl Fn(u32) -> bool) {
-        let free = &mut self.free;
+        let (free, blocks) = (&mut self.free, &self.blocks);
         self.of_slot.retain(|slot, range| {
             let back = slot_is_free(*slot);
-            if back {
+            if back && blocks.contains_key(&block_of(*range)) {
                 free.push(*range);
             }
             !back
@@ -168,6 +159,7 @@ struct Claim {
 }
 
 impl Claim {
+    /// `None`: another server has it.
     fn take(folder: &Path, block: u32) -> io::Result<Option<Self>> {
         let path = folder.join(block.to_string());
         for _ in 0..ATTEMPTS {
@@ -267,6 +259,10 @@ fn ids_of(block: u32) -> Range<u32> {
     first_of(first)..first_of(first + RANGES_PER_BLOCK)
 }
 
+fn block_of(range: u32) -> u32 {
+    range / RANGES_PER_BLOCK
+}
+
 fn first_of(range: u32) -> u32 {
     FIRST + range * IDS_PER_SANDBOX
 }
@@ -353,13 +349,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ids = server(folder.path());
         let taken = ids_of(BLOCKS - 1).start;
-        ids.adopt(400, taken).unwrap();
+        ids.adopt(400, taken);
         for slot in 0..RANGES_PER_BLOCK - 1 {
             assert_ne!(ids.first_id(slot, NONE_FREE).unwrap(), taken);
         }
         assert_eq!(ids.first_id(400, NONE_FREE).unwrap(), taken);
         // Of a version before this one.
-        ids.adopt(401, 0x8000_0000).unwrap();
+        ids.adopt(401, 0x8000_0000);
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_marked_is_not_given_out_but_its_sandbox_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let ids = server(folder.path());
+        // Where the folder of marks should be.
+        std::fs::write(folder.path().join("ids"), "").unwrap();
+        let taken = ids_of(BLOCKS - 1).start;
+        ids.adopt(400, taken);
+        assert_eq!(ids.first_id(400, NONE_FREE).unwrap(), taken);
+        std::fs::remove_file(folder.path().join("ids")).unwrap();
+        let all_free: fn(u32) -> bool = |_| true;
+        ids.first_id(1, all_free).unwrap();
+        let pages = ids.pages.lock();
+        let in_unmarked = |range: &&u32| !pages.blocks.contains_key(&block_of(**range));
+        assert_eq!(pages.free.iter().find(in_unmarked), None);
     }
 
     #[test]

@@ -359,10 +359,13 @@ impl Runtime for Jail {
         let ids = Arc::clone(&self.ids);
         let (pid, index) = (record.pid, record.slot);
         blocking(move || {
-            match first_id_of(pid).map_err(|e| Error::io("could not read the sandbox's ids", e))? {
-                Some(first_id) => ids.adopt(index, first_id),
-                None => Ok(()),
+            let first_id = first_id_of(pid);
+            let first_id =
+                first_id.map_err(|e| Error::io("could not read the sandbox's ids", e))?;
+            if let Some(first_id) = first_id {
+                ids.adopt(index, first_id);
             }
+            Ok(())
         })
         .await?;
         let cgroup = self.cgroups.existing(spec.id.as_str());

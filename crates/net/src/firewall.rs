@@ -6,10 +6,10 @@ mod rules;
 mod sets;
 mod watch;
 
-use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use soulbox_sys::find_program as find;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -23,10 +23,15 @@ use crate::Error;
 use crate::error::Doing;
 
 const TIME: Duration = Duration::from_secs(10);
+/// The first rules make the kernel load its modules one after another, from a disk that may be slow.
+const WITH_MODULES: Duration = Duration::from_mins(1);
 
 /// Replaces the table in one transaction: at no moment is there a packet without rules.
 pub(crate) async fn apply(rules: &Rules<'_>) -> Result<(), Error> {
-    run_script(&rules.to_string()).await
+    let script = rules.to_string();
+    run_within(WITH_MODULES, "nft", &["-f", "-"], script.as_bytes())
+        .await
+        .map(drop)
 }
 
 /// One transaction: all of it or nothing.
@@ -50,6 +55,15 @@ pub(crate) async fn remove(table: &str) -> Result<(), Error> {
 }
 
 async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Output, Error> {
+    run_within(TIME, program, arguments, input).await
+}
+
+async fn run_within(
+    limit: Duration,
+    program: &str,
+    arguments: &[&str],
+    input: &[u8],
+) -> Result<Output, Error> {
     let doing = || format!("running {program}");
     let mut child = Command::new(find(program).ok_or(Error::NftMissing)?)
         .args(arguments)
@@ -66,11 +80,11 @@ async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Output, 
         }
         child.wait_with_output().await
     };
-    let output = timeout(TIME, talk)
+    let output = timeout(limit, talk)
         .await
         .map_err(|_| Error::TimedOut {
             doing: "a firewall command",
-            seconds: TIME.as_secs(),
+            seconds: limit.as_secs(),
         })?
         .doing(doing)?;
     if output.status.success() {
@@ -80,13 +94,4 @@ async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Result<Output, 
     Err(Error::Firewall(
         complaint.lines().take(4).collect::<Vec<_>>().join(" | "),
     ))
-}
-
-/// Administrators' programs are often not on the path of a service.
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
 }

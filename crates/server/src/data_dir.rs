@@ -45,6 +45,12 @@ const FILES: [&str; 8] = [
 
 impl DataDir {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        if path.exists() && !path.is_dir() {
+            bail!(
+                "{} is not a folder: choose another one with --data-dir",
+                path.display()
+            );
+        }
         let unusable = || {
             format!(
                 "the data folder {} cannot be used: make it writable (mount -o remount,rw), or \

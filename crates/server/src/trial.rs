@@ -1,20 +1,32 @@
 //! Whether a sandbox really starts here, found out by starting one: by the server before it says
 //! that it is ready, and by the doctor.
 
-use std::{fs::File, io, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::{DirBuilderExt, MetadataExt},
+    },
+    path::Path,
+    sync::Arc,
+};
 
 use anyhow::{Context, anyhow};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use soulbox_doctor::{Surroundings, Tried};
-use soulbox_jail::{Jail, JailConfig};
+use soulbox_jail::{Instance, Jail, JailConfig};
 use soulbox_runtime::Error;
 use soulbox_template::{HostOptions, Template, Templates};
 
 use crate::preflight::has_entries;
 
 const SLOTS: u32 = 2;
+/// Some tens of bytes.
+const LONGEST_INSTANCE: u64 = 4096;
 const SCRATCH: &str = ".soulbox-doctor-";
-const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+/// In a scratch folder, so that no data folder is taken for one, whatever its name.
+const INSIDE: &str = "trial";
 
 /// What a failed start is told with.
 #[derive(Debug, PartialEq, Eq)]
@@ -137,7 +149,8 @@ fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surrou
     format!("{text} (`soulbox doctor` shows every check)")
 }
 
-/// Makes and ends a sandbox without a server, in a folder of its own beside the data folder.
+/// Makes and ends a sandbox without a server, in a folder of its own beside the data folder. For a
+/// process in a network of its own: links, rules and forwarding of the host's are a server's.
 pub async fn try_sandbox(data_dir: &Path) -> Tried {
     match try_in_scratch(data_dir).await {
         Ok(Ok(detail)) => Tried::Works(detail),
@@ -157,7 +170,6 @@ async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>
     let near = near.unwrap_or(Path::new("/")).to_owned();
     clear_up(&near).await;
     let (scratch, jail) = tokio::task::spawn_blocking(move || prepare(&near)).await??;
-    let forwarding = std::fs::read_to_string(FORWARDING);
     let template = jail.templates.all().first().cloned();
     let tried = match Jail::open(jail).await {
         Ok(jail) => {
@@ -168,7 +180,6 @@ async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>
         }
         Err(error) => Err(error),
     };
-    restore(forwarding);
     tokio::task::spawn_blocking(move || drop(scratch)).await?;
     Ok(tried.map(|trial| {
         let steps = trial.steps.iter();
@@ -177,20 +188,21 @@ async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>
     }))
 }
 
-/// What doctors that were killed have left.
+/// What doctors that were killed have left. Others may be able to write here: only what root alone
+/// can have made is believed.
 async fn clear_up(near: &Path) {
     let Ok(entries) = std::fs::read_dir(near) else {
         return;
     };
     for entry in entries.flatten() {
-        let path = entry.path();
         if !entry.file_name().to_string_lossy().starts_with(SCRATCH) {
             continue;
         }
-        let Ok(text) = std::fs::read(path.join("instance.json")) else {
+        let path = entry.path();
+        let Some((folder, instance)) = left_by_a_doctor(&path) else {
             continue;
         };
-        if let (Ok(Some(_lock)), Ok(instance)) = (lock(&path), serde_json::from_slice(&text)) {
+        if let Ok(true) = lock(&folder) {
             Jail::remove_traces(&instance).await;
             if let Err(error) = std::fs::remove_dir_all(&path) {
                 tracing::warn!(%error, "what a killed doctor left stays");
@@ -199,19 +211,36 @@ async fn clear_up(near: &Path) {
     }
 }
 
-/// `None`: a doctor is at work there.
-fn lock(folder: &Path) -> io::Result<Option<File>> {
-    let folder = File::open(folder)?;
-    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(folder)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+fn left_by_a_doctor(path: &Path) -> Option<(File, Instance)> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |at: BorrowedFd<'_>, path: &Path, more| -> Option<File> {
+        let file: File = openat(at, path, flags | more, Mode::empty()).ok()?.into();
+        let found = file.metadata().ok()?;
+        (found.uid() == 0 && found.mode() & 0o022 == 0).then_some(file)
+    };
+    let folder = open(CWD, path, OFlags::DIRECTORY)?;
+    let inside = open(folder.as_fd(), Path::new(INSIDE), OFlags::DIRECTORY)?;
+    let file = open(inside.as_fd(), Path::new("instance.json"), OFlags::empty())?;
+    let mut text = String::new();
+    let is_file = file.metadata().ok()?.is_file();
+    is_file
+        .then(|| file.take(LONGEST_INSTANCE).read_to_string(&mut text))?
+        .ok()?;
+    Some((folder, serde_json::from_str(&text).ok()?))
+}
+
+/// `false`: a doctor is at work there.
+fn lock(folder: &File) -> io::Result<bool> {
+    match flock(folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Gone with this value.
 struct Scratch {
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     _lock: File,
 }
 
@@ -220,11 +249,14 @@ fn prepare(near: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
         .prefix(SCRATCH)
         .tempdir_in(near)
         .with_context(|| format!("cannot write to {}", near.display()))?;
+    let folder = File::open(scratch.path())?;
+    lock(&folder)?;
+    let dir = scratch.path().join(INSIDE);
     let scratch = Scratch {
-        _lock: lock(scratch.path())?.context("somebody else has it")?,
-        dir: scratch,
+        _dir: scratch,
+        _lock: folder,
     };
-    let dir = scratch.dir.path();
+    std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
     let programs = soulbox_embed::install(&dir.join("bin"))?;
     let options = HostOptions {
         include_opt: false,
@@ -235,7 +267,6 @@ fn prepare(near: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
     let templates = Templates::open(dir.join("builds"))?;
     templates.set_own(template);
     let config = JailConfig {
-        data_dir: dir.to_owned(),
         sandboxes_dir: dir.join("sandboxes"),
         volumes_dir: dir.join("volumes"),
         templates: Arc::new(templates),
@@ -244,18 +275,9 @@ fn prepare(near: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
         open_ranges: Vec::new(),
         pool: 0,
         max_sandboxes: SLOTS,
+        data_dir: dir,
     };
     Ok((scratch, config))
-}
-
-/// A server switches this on for good; who only looks leaves it as it was.
-fn restore(forwarding: io::Result<String>) {
-    if let Ok(before) = forwarding
-        && std::fs::read_to_string(FORWARDING).is_ok_and(|now| now != before)
-        && let Err(error) = std::fs::write(FORWARDING, before)
-    {
-        tracing::warn!(%error, "net.ipv4.ip_forward stays switched on");
-    }
 }
 
 #[cfg(test)]
@@ -282,6 +304,36 @@ mod tests {
         };
         let said = tell(&Failure::from(&error), &[problem], &Surroundings::default());
         assert!(said.contains("no module; modprobe nf_tables"), "{said}");
+    }
+
+    #[test]
+    fn only_what_root_alone_can_have_made_is_taken_for_a_killed_doctors() {
+        let near = tempfile::tempdir().unwrap();
+        let make = |name: &str, inside: &str| {
+            let folder = near.path().join(name).join(inside);
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = r#"{"tag":"00aa","range":"10.213.0.0/16"}"#;
+            std::fs::write(folder.join("instance.json"), text).unwrap();
+            near.path().join(name)
+        };
+        let real = make("real", INSIDE);
+        assert_eq!(left_by_a_doctor(&real).unwrap().1.tag, "00aa");
+        assert!(left_by_a_doctor(&make("data-folder", "")).is_none());
+
+        let link = near.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(left_by_a_doctor(&link).is_none());
+
+        let open = make("open", INSIDE);
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&open, all).unwrap();
+        assert!(left_by_a_doctor(&open).is_none());
+
+        if rustix::process::geteuid().is_root() {
+            let others = make("others", INSIDE);
+            std::os::unix::fs::chown(&others, Some(65_534), Some(65_534)).unwrap();
+            assert!(left_by_a_doctor(&others).is_none());
+        }
     }
 
     #[test]

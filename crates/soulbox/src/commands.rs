@@ -26,6 +26,8 @@ mod template;
 mod timeout;
 mod version;
 
+pub(crate) use doctor::{TRIAL_COMMAND, trial};
+
 pub(crate) async fn dispatch(command: Command) -> Result<u8> {
     let result = match command {
         Command::Serve(args) => server::serve(*args).await,

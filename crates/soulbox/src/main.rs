@@ -14,6 +14,8 @@ use clap::Parser;
 use soulbox_bench::floor;
 use soulbox_doctor::PROBE_COMMAND;
 
+use crate::commands::TRIAL_COMMAND;
+
 mod args;
 mod attach;
 mod commands;
@@ -39,6 +41,12 @@ fn main() -> ExitCode {
     match (words.next().as_deref(), words.next()) {
         (Some(PROBE_COMMAND), Some(name)) => return soulbox_doctor::probe(&name),
         (Some(floor::COMMAND), Some(task)) => return floor::serve(&task),
+        (Some(TRIAL_COMMAND), Some(dir)) => {
+            return match commands::trial(dir.as_ref()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => report::failure(&error, 1),
+            };
+        }
         _ => {}
     }
     let cli = args::Cli::parse();

@@ -1,5 +1,8 @@
 //! Asking the kernel about namespaces.
-#![expect(unsafe_code, reason = "namespaces answer ioctls")]
+#![expect(
+    unsafe_code,
+    reason = "ioctls, and unshare, which may split what threads share"
+)]
 
 use std::{
     io,
@@ -7,6 +10,13 @@ use std::{
 };
 
 const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
+
+/// Leaves a program of one thread in a network of its own, with nothing in it.
+pub fn enter_new_network() -> io::Result<()> {
+    // SAFETY: NEWNET changes the network namespace only; descriptors stay shared.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
+    Ok(())
+}
 
 /// The user (as the host counts) that made a user namespace.
 pub fn namespace_owner(namespace: impl AsFd) -> io::Result<u32> {

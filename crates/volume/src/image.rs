@@ -22,7 +22,11 @@ pub(crate) fn format(image: &Path, mib: u32) -> io::Result<()> {
         .mode(0o600)
         .open(image)?;
     file.set_len(u64::from(mib) << 20)?;
-    let output = Command::new("mkfs.ext4")
+    let mkfs = soulbox_sys::find_program("mkfs.ext4").ok_or_else(|| {
+        let text = "mkfs.ext4 is not installed (package e2fsprogs)";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })?;
+    let output = Command::new(mkfs)
         .args(["-q", "-F", "-b", "4096", "-m", "0"])
         .args([
             "-E",
@@ -32,14 +36,7 @@ pub(crate) fn format(image: &Path, mib: u32) -> io::Result<()> {
         .arg(&tree)
         .arg(image)
         .stdin(Stdio::null())
-        .output()
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                let text = "mkfs.ext4 is not installed (package e2fsprogs)";
-                io::Error::new(error.kind(), text)
-            }
-            _ => error,
-        })?;
+        .output()?;
     fs::remove_dir_all(&tree)?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);

@@ -3,10 +3,12 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{advice::advice, report::Finding, surroundings::Surroundings};
 
 /// What came of starting one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tried {
     /// With what was done.
     Works(String),

@@ -88,9 +88,8 @@ pub(crate) fn open_files() -> Finding {
         return Finding::ok("no limit");
     };
     let detail = format!("the hard limit of open files is {files}");
-    let advice = format!(
-        "`ulimit -Hn {FILES}` before the start, or LimitNOFILE={FILES} in the server's unit"
-    );
+    let advice =
+        "`ulimit -Hn 1048576` before the start, or LimitNOFILE=1048576 in the server's unit";
     match files {
         ..LEAST_FILES => Finding::fail(detail, advice),
         LEAST_FILES..FILES => Finding::warn(detail, advice),
