@@ -4,6 +4,7 @@ As a program: `image.py NAME…` builds what is missing, and shows how far it is
 """
 
 import fcntl
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -88,7 +89,7 @@ def _build(recipe: Recipe, target: Path, say: Say) -> None:
         step(f"packages of {recipe.suite} (one to three minutes)")
         _bootstrap(recipe, root, log)
         step("the Python client")
-        _fetch_client(recipe, root / "opt" / "wheels", log)
+        _fetch_client(recipe, work, root / "opt" / "wheels", log)
         step("users, network, initrd")
         _configure(root, made, log)
         step("the disk")
@@ -110,10 +111,15 @@ def _bootstrap(recipe: Recipe, root: Path, log: Path) -> None:
     )  # fmt: skip
 
 
-def _fetch_client(recipe: Recipe, wheels: Path, log: Path) -> None:
+def _fetch_client(recipe: Recipe, work: Path, wheels: Path, log: Path) -> None:
     wheels.mkdir(parents=True)
+    python = sys.executable
+    if importlib.util.find_spec("pip") is None:
+        # A system's own Python mostly comes without.
+        _run([python, "-m", "venv", str(work / "venv")], log)
+        python = str(work / "venv" / "bin" / "python")
     _run(
-        [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--only-binary=:all:",
+        [python, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--only-binary=:all:",
          "--python-version", recipe.python, "-d", str(wheels), recipe.e2b],
         log,
     )  # fmt: skip
