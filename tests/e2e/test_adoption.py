@@ -154,3 +154,14 @@ def test_kill_9_in_the_middle_of_creates_and_kills_leaves_nothing_half_made(own_
             assert sandbox.commands.run("echo whole").stdout == "whole\n", round_number
             assert sandbox.kill()
     Census.returns_to(before, server)
+
+
+def test_sandboxes_outlive_a_start_that_cannot_mark_its_ids(own_server):
+    """A full or read-only /run: new sandboxes fail, those that are there have their ids already."""
+    server = own_server().start()
+    sandbox = Sandbox.create(timeout=300, **server.sdk)
+    server.kill9()
+    server.starter = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro tmpfs /run && exec "$@"', "sh"]
+    server.start()
+    assert Sandbox.connect(sandbox.sandbox_id, **server.sdk).commands.run("echo alive").stdout == "alive\n"
+    assert "new sandboxes will fail" in server.log.read_text()

@@ -68,6 +68,26 @@ def test_an_address_that_somebody_has(own_server):
             assert f"127.0.0.1:{server.http_port} is in use by" in said and "--listen" in said, said
 
 
+def test_a_limit_of_file_size_at_which_the_server_would_be_killed(own_server):
+    server = own_server()
+    server.starter = ["prlimit", "--fsize=1000000"]
+    said = refusal(server)
+    assert "file size" in said and "LimitFSIZE" in said, said
+    command = ["prlimit", "--fsize=1000000", str(binary()), "doctor", "--quick"]
+    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "LimitFSIZE" in done.stderr, done
+
+
+def test_ids_that_are_all_reserved_for_others(own_server, tmp_path):
+    """In a mount namespace: the host's own file stays."""
+    server = own_server()
+    (tmp_path / "subuid").write_text("somebody:1879048192:268435456\n")
+    bind = f"mount --bind {tmp_path}/subuid /etc/subuid && exec \"$@\""
+    server.starter = ["unshare", "--mount", "sh", "-c", bind, "sh"]
+    said = refusal(server)
+    assert "host ids" in said and "/etc/subuid" in said, said
+
+
 def test_too_few_open_files(own_server):
     server = own_server()
     server.starter = ["prlimit", "--nofile=64:64"]

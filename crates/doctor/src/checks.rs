@@ -9,7 +9,11 @@ pub(crate) mod sandbox;
 pub(crate) mod storage;
 pub(crate) mod tiers;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 /// A directory to try things in, on the file system that the server will use; gone afterwards.
 pub(crate) struct Scratch {
@@ -29,6 +33,7 @@ impl Scratch {
             .unwrap_or(Path::new("/"));
         let dir = tempfile::Builder::new()
             .prefix(".soulbox-doctor-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(near);
         Self {
             dir: dir.map_err(|error| format!("cannot write to {}: {error}", near.display())),

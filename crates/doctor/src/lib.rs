@@ -26,7 +26,7 @@ mod run;
 mod surroundings;
 
 pub use advice::advice;
-pub use checks::sandbox::Tried;
+pub use checks::{sandbox::Tried, storage::file_size_limit};
 pub use preflight::{Problem, preflight};
 pub use probe::probe;
 pub use report::{Check, Outcome, Report, TierReport};

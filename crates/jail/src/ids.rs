@@ -23,6 +23,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use soulbox_runtime::{Error, Result};
+use soulbox_types::id::fill_random;
 
 const FIRST: u32 = 0x7000_0000;
 const IDS_PER_SANDBOX: u32 = 65_536;
@@ -30,6 +31,8 @@ const RANGES_PER_BLOCK: u32 = 64;
 const BLOCKS: u32 = 63;
 /// Of all servers of a machine together.
 pub(crate) const RANGES: u32 = BLOCKS * RANGES_PER_BLOCK;
+/// They number users up to 2,000,200,000.
+const ABOVE_DIRECTORY_SERVICES: u32 = 29;
 const CLAIMS: &str = "/run/soulbox/ids";
 /// Others who come and go at the same moment make a claim begin again.
 const ATTEMPTS: u32 = 100;
@@ -68,59 +71,62 @@ impl HostIds {
         if let Some(range) = pages.of_slot.get(&slot) {
             return Ok(first_of(*range));
         }
+        pages.drop_lost_blocks();
         if pages.free.is_empty() {
             pages.take_back(slot_is_free);
         }
         if pages.free.is_empty() {
-            let (block, claim) = self.claim_any(&pages.blocks)?;
-            pages.add(block, claim);
+            let (block, claim, free) = self.claim_any(&pages.blocks)?;
+            pages.blocks.insert(block, claim);
+            pages.free = free;
         }
         let range = pages.free.pop().ok_or_else(none_left)?;
         pages.of_slot.insert(slot, range);
         Ok(first_of(range))
     }
 
-    /// The sandbox in this slot was started by an earlier server: its ids are not to be given to
-    /// others. Blocks. It has them whatever comes of it: a block that cannot be had (a full `/run`)
-    /// is nobody else's while it lives, and not ours to give out.
-    pub(crate) fn adopt(&self, slot: u32, first_id: u32) {
-        let Some(range) = range_of(first_id) else {
-            // Of a version that had its ids elsewhere.
-            return;
-        };
-        let mut pages = self.pages.lock();
-        let block = block_of(range);
-        if !pages.blocks.contains_key(&block) {
-            match Claim::take(&self.claims, block) {
-                Ok(Some(claim)) => pages.add(block, claim),
-                Ok(None) => tracing::warn!(first_id, "another server has a sandbox's block of ids"),
-                Err(error) => tracing::warn!(first_id, %error, "a block of ids is not ours alone"),
-            }
-        }
-        pages.free.retain(|free| *free != range);
-        pages.of_slot.insert(slot, range);
-    }
-
-    fn claim_any(&self, ours: &HashMap<u32, Claim>) -> Result<(u32, Claim)> {
+    /// A block that no process has an id of; when there is none left, what is free of one.
+    ///
+    /// Sandboxes of earlier servers, ours among them, keep their ids: their processes show them.
+    fn claim_any(&self, ours: &HashMap<u32, Claim>) -> Result<(u32, Claim, Vec<u32>)> {
         let reserved: Vec<_> = SUBORDINATE
             .iter()
             .flat_map(std::fs::read_to_string)
             .flat_map(|text| subordinate_ids(&text))
             .collect();
-        // From the top: directory services number their users up to 2,000,200,000.
-        for block in (0..BLOCKS).rev().filter(|block| !ours.contains_key(block)) {
-            let ids = ids_of(block);
-            if reserved.iter().any(|other| overlap(other, &ids)) {
-                continue;
-            }
-            if let Some(claim) = Claim::take(&self.claims, block).map_err(unclaimed)?
-                && !somebody_has(&ids).map_err(unclaimed)?
-            {
-                return Ok((block, claim));
+        let blocks: Vec<u32> = in_random_order()
+            .filter(|block| !ours.contains_key(block))
+            .filter(|block| !reserved.iter().any(|other| overlap(other, &ids_of(*block))))
+            .collect();
+        for least in [RANGES_PER_BLOCK, 1] {
+            for block in &blocks {
+                let Some(claim) = Claim::take(&self.claims, *block).map_err(unclaimed)? else {
+                    continue;
+                };
+                // Only now: before, its owner could have started more, and died.
+                let free = unused_ranges(*block).map_err(unclaimed)?;
+                if free.len() >= least as usize {
+                    return Ok((*block, claim, free));
+                }
             }
         }
         Err(none_left())
     }
+}
+
+/// Servers that do not see each other's claims, each with a `/run` of its own, shall not begin with
+/// the same one. First those above what directory services give to their users.
+fn in_random_order() -> impl Iterator<Item = u32> {
+    let mut random = [0];
+    fill_random(&mut random);
+    let turn = |blocks: Range<u32>| {
+        let count = blocks.end - blocks.start;
+        let shift = u32::from(random[0]) % count;
+        blocks
+            .clone()
+            .map(move |block| blocks.start + (block - blocks.start + shift) % count)
+    };
+    turn(ABOVE_DIRECTORY_SERVICES..BLOCKS).chain(turn(0..ABOVE_DIRECTORY_SERVICES))
 }
 
 impl Drop for HostIds {
@@ -133,10 +139,16 @@ impl Drop for HostIds {
 }
 
 impl Pages {
-    fn add(&mut self, block: u32, claim: Claim) {
-        self.blocks.insert(block, claim);
-        let first = block * RANGES_PER_BLOCK;
-        self.free.extend((first..first + RANGES_PER_BLOCK).rev());
+    /// Somebody removed our mark: others may have taken the block since.
+    fn drop_lost_blocks(&mut self) {
+        let before = self.blocks.len();
+        self.blocks.retain(|_, claim| claim.is_there());
+        if self.blocks.len() < before {
+            tracing::warn!("somebody removed files of {CLAIMS}; taking other ids");
+            let blocks = &self.blocks;
+            self.free
+                .retain(|range| blocks.contains_key(&block_of(*range)));
+        }
     }
 
     fn take_back(&mut self, slot_is_free: impl Fn(u32) -> bool) {
@@ -154,7 +166,7 @@ impl Pages {
 /// A locked file. It goes with its owner; after a crash the lock does, and the file stays.
 #[derive(Debug)]
 struct Claim {
-    _file: File,
+    file: File,
     path: PathBuf,
 }
 
@@ -186,7 +198,7 @@ impl Claim {
             }
             // Its former owner may have removed it between the two calls.
             if file.metadata()?.nlink() > 0 {
-                return Ok(Some(Self { _file: file, path }));
+                return Ok(Some(Self { file, path }));
             }
         }
         Err(io::Error::other(format!(
@@ -196,36 +208,58 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// The file at its path is still ours.
+    fn is_there(&self) -> bool {
+        let at_path = std::fs::symlink_metadata(&self.path);
+        let (Ok(at_path), Ok(ours)) = (at_path, self.file.metadata()) else {
+            return false;
+        };
+        (at_path.dev(), at_path.ino()) == (ours.dev(), ours.ino())
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         // Still locked: nobody else takes this file for theirs.
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if self.is_there()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
             tracing::debug!(%error, "the mark of a block of ids stays");
         }
     }
 }
 
-/// The first host id that a process's user namespace gives away.
-pub(crate) fn first_id_of(pid: i32) -> io::Result<Option<u32>> {
-    let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map"))?;
-    Ok(host_ids(&map).next().map(|ids| ids.start))
-}
-
-/// Whether a process of this machine has one of these ids in its user namespace.
-fn somebody_has(ids: &Range<u32>) -> io::Result<bool> {
+/// The ranges of a block of which no process of this machine has an id in its user namespace.
+fn unused_ranges(block: u32) -> io::Result<Vec<u32>> {
+    let first = block * RANGES_PER_BLOCK;
+    let mut unused: Vec<u32> = (first..first + RANGES_PER_BLOCK).rev().collect();
     let ours = std::fs::read_to_string("/proc/self/uid_map")?;
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
         if !entry.file_name().as_encoded_bytes()[0].is_ascii_digit() {
             continue;
         }
-        // It may have ended meanwhile.
-        let map = std::fs::read_to_string(entry.path().join("uid_map")).unwrap_or_default();
-        if map != ours && host_ids(&map).any(|other| overlap(&other, ids)) {
-            return Ok(true);
+        let map = match std::fs::read_to_string(entry.path().join("uid_map")) {
+            Ok(map) => map,
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        if map != ours {
+            for used in host_ids(&map) {
+                unused.retain(|range| !overlap(&used, &ids_of_range(*range)));
+            }
         }
     }
-    Ok(false)
+    Ok(unused)
+}
+
+/// It ended meanwhile.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        rustix::io::Errno::from_io_error(error),
+        Some(rustix::io::Errno::NOENT | rustix::io::Errno::SRCH)
+    )
 }
 
 /// Lines of `inside outside count`.
@@ -263,13 +297,12 @@ fn block_of(range: u32) -> u32 {
     range / RANGES_PER_BLOCK
 }
 
-fn first_of(range: u32) -> u32 {
-    FIRST + range * IDS_PER_SANDBOX
+fn ids_of_range(range: u32) -> Range<u32> {
+    first_of(range)..first_of(range + 1)
 }
 
-fn range_of(first_id: u32) -> Option<u32> {
-    let range = first_id.checked_sub(FIRST)? / IDS_PER_SANDBOX;
-    (range < RANGES).then_some(range)
+fn first_of(range: u32) -> u32 {
+    FIRST + range * IDS_PER_SANDBOX
 }
 
 fn none_left() -> Error {
@@ -295,6 +328,10 @@ mod tests {
     }
 
     const NONE_FREE: fn(u32) -> bool = |_| false;
+
+    fn block_of_id(id: u32) -> u32 {
+        block_of((id - FIRST) / IDS_PER_SANDBOX)
+    }
 
     #[test]
     fn ids_fit_into_what_every_kernel_reads_and_nobody_else_uses() {
@@ -336,43 +373,44 @@ mod tests {
         let (one, other) = (server(folder.path()), server(folder.path()));
         let first = one.first_id(0, NONE_FREE).unwrap();
         let second = other.first_id(0, NONE_FREE).unwrap();
-        assert_ne!(
-            range_of(first).unwrap() / RANGES_PER_BLOCK,
-            range_of(second).unwrap() / RANGES_PER_BLOCK
-        );
+        assert_ne!(block_of_id(first), block_of_id(second));
         drop((one, other));
         assert!(!folder.path().join("ids").exists());
     }
 
     #[test]
-    fn adopted_ids_are_not_given_to_others() {
+    fn ids_of_a_block_whose_mark_was_removed_are_given_no_more() {
         let folder = tempfile::tempdir().unwrap();
-        let ids = server(folder.path());
-        let taken = ids_of(BLOCKS - 1).start;
-        ids.adopt(400, taken);
-        for slot in 0..RANGES_PER_BLOCK - 1 {
-            assert_ne!(ids.first_id(slot, NONE_FREE).unwrap(), taken);
-        }
-        assert_eq!(ids.first_id(400, NONE_FREE).unwrap(), taken);
-        // Of a version before this one.
-        ids.adopt(401, 0x8000_0000);
+        let one = server(folder.path());
+        let first = one.first_id(0, NONE_FREE).unwrap();
+        std::fs::remove_dir_all(folder.path().join("ids")).unwrap();
+        let other = server(folder.path());
+        other.claim_any(&HashMap::new()).unwrap();
+        let second = one.first_id(1, NONE_FREE).unwrap();
+        assert_ne!(block_of_id(first), block_of_id(second));
+        assert_eq!(one.pages.lock().blocks.len(), 1);
     }
 
     #[test]
-    fn a_block_that_cannot_be_marked_is_not_given_out_but_its_sandbox_is_kept() {
+    fn a_mark_that_another_server_made_in_place_of_ours_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let ids = server(folder.path());
-        // Where the folder of marks should be.
-        std::fs::write(folder.path().join("ids"), "").unwrap();
-        let taken = ids_of(BLOCKS - 1).start;
-        ids.adopt(400, taken);
-        assert_eq!(ids.first_id(400, NONE_FREE).unwrap(), taken);
-        std::fs::remove_file(folder.path().join("ids")).unwrap();
-        let all_free: fn(u32) -> bool = |_| true;
-        ids.first_id(1, all_free).unwrap();
-        let pages = ids.pages.lock();
-        let in_unmarked = |range: &&u32| !pages.blocks.contains_key(&block_of(**range));
-        assert_eq!(pages.free.iter().find(in_unmarked), None);
+        let ours = Claim::take(folder.path(), 3).unwrap().unwrap();
+        std::fs::remove_file(folder.path().join("3")).unwrap();
+        let theirs = Claim::take(folder.path(), 3).unwrap().unwrap();
+        drop(ours);
+        assert!(theirs.is_there());
+    }
+
+    #[test]
+    fn every_block_has_its_turn_and_those_above_directory_services_first() {
+        let mut order: Vec<u32> = in_random_order().collect();
+        assert!(first_of(order[0] * RANGES_PER_BLOCK) > 2_000_200_000);
+        let low = order
+            .iter()
+            .position(|block| ids_of(*block).start <= 2_000_200_000);
+        assert_eq!(low, Some((BLOCKS - ABOVE_DIRECTORY_SERVICES) as usize));
+        order.sort_unstable();
+        assert_eq!(order, (0..BLOCKS).collect::<Vec<_>>());
     }
 
     #[test]
@@ -389,26 +427,25 @@ mod tests {
         );
     }
 
+    /// Of a server that died and left a sandbox, say.
     #[test]
-    fn a_process_with_such_ids_is_seen() {
+    fn ids_that_a_process_has_are_not_given_to_others() {
         let mut child = std::process::Command::new("unshare")
             .args(["--user", "sleep", "60"])
             .spawn()
             .unwrap();
-        let ids = 0x7fff_0000..0x7fff_0100_u32;
+        // The lowest block comes last.
         let (pid, begun) = (child.id(), std::time::Instant::now());
+        let map = format!("0 {} 65536\n", first_of(5));
         // A map can be written once the namespace is there.
-        while std::fs::write(format!("/proc/{pid}/uid_map"), "0 2147418112 16\n").is_err() {
+        while std::fs::write(format!("/proc/{pid}/uid_map"), &map).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(20));
             std::thread::yield_now();
         }
-        assert!(somebody_has(&ids).unwrap());
-        assert_eq!(
-            first_id_of(i32::try_from(pid).unwrap()).unwrap(),
-            Some(0x7fff_0000)
-        );
+        let unused = unused_ranges(0).unwrap();
+        assert!(!unused.contains(&5) && unused.len() < RANGES_PER_BLOCK as usize);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!somebody_has(&ids).unwrap());
+        assert!(unused_ranges(0).unwrap().contains(&5));
     }
 }

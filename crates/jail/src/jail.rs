@@ -28,7 +28,7 @@ use crate::{
     disk::{self, Disks},
     egress::egress,
     export,
-    ids::{HostIds, first_id_of},
+    ids::HostIds,
     instance::Instance,
     moor::keep_ready,
     network::{self, network_error},
@@ -356,18 +356,6 @@ impl Runtime for Jail {
             .adopt(record.slot, netns, &egress(&spec.network)?)
             .await
             .map_err(network_error)?;
-        let ids = Arc::clone(&self.ids);
-        let (pid, index) = (record.pid, record.slot);
-        blocking(move || {
-            let first_id = first_id_of(pid);
-            let first_id =
-                first_id.map_err(|e| Error::io("could not read the sandbox's ids", e))?;
-            if let Some(first_id) = first_id {
-                ids.adopt(index, first_id);
-            }
-            Ok(())
-        })
-        .await?;
         let cgroup = self.cgroups.existing(spec.id.as_str());
         let sandbox = Sandbox {
             process,

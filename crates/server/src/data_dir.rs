@@ -4,6 +4,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
@@ -20,6 +21,10 @@ pub(crate) struct DataDir {
     _lock: fs::File,
 }
 
+/// A server that was killed while it started a program leaves its lock to that program until it is
+/// executed.
+const LAST_CHILD: Duration = Duration::from_secs(2);
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 /// Made here, so that nobody makes them with wider rights later.
 const FOLDERS: [&str; 9] = [
     "bin",
@@ -143,9 +148,18 @@ fn lock(dir: &Path, unusable: impl Fn() -> String) -> anyhow::Result<fs::File> {
         .truncate(false)
         .open(&path)
         .with_context(unusable)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let until = Instant::now() + LAST_CHILD;
+    let locked = loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            done => break done,
+        }
+    };
+    match locked {
         Ok(()) => Ok(file),
-        Err(error) if error == rustix::io::Errno::WOULDBLOCK => bail!(
+        Err(rustix::io::Errno::WOULDBLOCK) => bail!(
             "another soulbox server uses {}. Stop it first, or give this one its own folder with \
              --data-dir (and its own ports with --listen, --https and --admin)",
             dir.display()

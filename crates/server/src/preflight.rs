@@ -9,7 +9,7 @@ pub(crate) async fn preflight(data_dir: &Path, min_free_disk: u64) -> anyhow::Re
     warn_of_a_full_disk(data_dir, min_free_disk);
     let dir = data_dir.to_owned();
     let found = tokio::task::spawn_blocking(move || soulbox_doctor::preflight(&dir)).await?;
-    judge(found, has_entries(&data_dir.join("sandboxes")))
+    judge(found, has_sandboxes(data_dir))
 }
 
 fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result<()> {
@@ -49,8 +49,11 @@ fn warn_of_a_full_disk(data_dir: &Path, min_free_disk: u64) {
     }
 }
 
-pub(crate) fn has_entries(dir: &Path) -> bool {
-    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+/// Somebody's: what a killed start has left of its trial is none.
+pub(crate) fn has_sandboxes(data_dir: &Path) -> bool {
+    std::fs::read_dir(data_dir.join("sandboxes")).is_ok_and(|mut folders| {
+        folders.any(|folder| folder.is_ok_and(|folder| folder.path().join("spec.json").exists()))
+    })
 }
 
 #[cfg(test)]
@@ -75,6 +78,17 @@ mod tests {
         );
         let several = judge(Err(vec![problem("a"), problem("b")]), false).unwrap_err();
         assert!(several.to_string().contains("soulbox doctor"), "{several}");
+    }
+
+    #[test]
+    fn what_a_killed_trial_left_is_no_sandbox() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_sandboxes(folder.path()));
+        let trial = folder.path().join("sandboxes/i0");
+        std::fs::create_dir_all(trial.join("root")).unwrap();
+        assert!(!has_sandboxes(folder.path()));
+        std::fs::write(trial.join("spec.json"), "{").unwrap();
+        assert!(has_sandboxes(folder.path()));
     }
 
     #[test]

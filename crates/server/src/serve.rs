@@ -78,6 +78,9 @@ async fn start(config: &Config, stop: &CancellationToken) -> anyhow::Result<Star
         );
     }
     open_files::raise_limit()?;
+    if let Err(problem) = soulbox_doctor::file_size_limit() {
+        bail!("{problem}");
+    }
     let data_dir = DataDir::open(&config.data_dir)?;
     preflight(&config.data_dir, config.min_free_disk).await?;
     go_on(stop)?;

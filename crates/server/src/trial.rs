@@ -2,11 +2,11 @@
 //! that it is ready, and by the doctor.
 
 use std::{
-    fs::File,
+    fs::{File, Permissions},
     io::{self, Read},
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::{DirBuilderExt, MetadataExt},
+        unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     },
     path::Path,
     sync::Arc,
@@ -19,7 +19,7 @@ use soulbox_jail::{Instance, Jail, JailConfig};
 use soulbox_runtime::Error;
 use soulbox_template::{HostOptions, Template, Templates};
 
-use crate::preflight::has_entries;
+use crate::preflight::has_sandboxes;
 
 const SLOTS: u32 = 2;
 /// Some tens of bytes.
@@ -101,24 +101,24 @@ pub(crate) async fn before_ready(
         }
         Err(error) => error,
     };
-    if is_full(&error) {
+    if is_full(&error, has_sandboxes(data_dir)) {
         tracing::warn!(
             "no sandbox could be tried, and none can be made before there is room: {error}"
         );
         return Ok(());
     }
     let why = explain(&error, data_dir).await;
-    if has_entries(&data_dir.join("sandboxes")) {
+    if has_sandboxes(data_dir) {
         tracing::error!("new sandboxes will fail, only those that are here can be used. {why}");
         return Ok(());
     }
     Err(why)
 }
 
-/// Room may come while the server runs.
-fn is_full(error: &Error) -> bool {
+/// Room may come while the server runs. Where there is no sandbox that could make it, none will.
+fn is_full(error: &Error, has_sandboxes: bool) -> bool {
     match error {
-        Error::NoCapacity { .. } => true,
+        Error::NoCapacity { .. } => has_sandboxes,
         Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
         _ => false,
     }
@@ -247,6 +247,7 @@ struct Scratch {
 fn prepare(near: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
     let scratch = tempfile::Builder::new()
         .prefix(SCRATCH)
+        .permissions(Permissions::from_mode(0o700))
         .tempdir_in(near)
         .with_context(|| format!("cannot write to {}", near.display()))?;
     let folder = File::open(scratch.path())?;
@@ -339,14 +340,15 @@ mod tests {
     #[test]
     fn a_full_disk_is_no_reason_to_refuse_the_start() {
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        assert!(is_full(&Error::io(
-            "could not make the sandbox's disk",
-            full
-        )));
+        let full = Error::io("could not make the sandbox's disk", full);
+        assert!(is_full(&full, false));
         let refused = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(!is_full(&Error::io(
-            "could not start soulbox-init",
-            refused
-        )));
+        let refused = Error::io("could not start soulbox-init", refused);
+        assert!(!is_full(&refused, true));
+        let no_ids = Error::NoCapacity {
+            what: "host ids".into(),
+            retry_after: std::time::Duration::ZERO,
+        };
+        assert!(is_full(&no_ids, true) && !is_full(&no_ids, false));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Scratch, identity};
-use crate::{child, report::Finding};
+use crate::{Problem, child, report::Finding};
 
 const GIB: u64 = 1 << 30;
 const LEAST_FREE: u64 = GIB;
@@ -78,6 +78,18 @@ const LIMITS: [(&str, u64, &str); 3] = [
 const FILES: u64 = 65_536;
 /// What the server refuses to start with less of.
 const LEAST_FILES: u64 = 100;
+
+/// A process that writes past this limit is killed, in the middle of whatever it does.
+pub fn file_size_limit() -> Result<(), Problem> {
+    let limit = getrlimit(Resource::Fsize).maximum;
+    limit.map_or(Ok(()), |bytes| {
+        Err(Problem {
+            what: format!("the hard limit of file size is {bytes} bytes"),
+            advice: "start it with `ulimit -Hf unlimited`, or with LimitFSIZE=infinity in its unit"
+                .into(),
+        })
+    })
+}
 
 pub(crate) fn open_files() -> Finding {
     // Another user's limit says nothing about root's.

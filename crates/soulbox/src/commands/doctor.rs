@@ -1,6 +1,6 @@
 use std::{io::IsTerminal, path::Path, process::Stdio, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use soulbox_doctor::{DoctorOptions, Tried};
 use tokio::{process::Command, time::timeout};
 
@@ -12,6 +12,7 @@ pub(crate) const TRIAL_COMMAND: &str = "doctor-trial";
 const TRIAL_LIMIT: Duration = Duration::from_mins(3);
 
 pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
+    soulbox_doctor::file_size_limit().map_err(|problem| anyhow!(problem.to_string()))?;
     // Without root nothing that needs it is tried: it would fail for that reason alone.
     let sandbox = if rustix::process::geteuid().is_root() {
         if std::io::stderr().is_terminal() {
