@@ -1,6 +1,8 @@
 """Machines on which no sandbox could start: the server refuses, with the reason and what to do, and the
 doctor says the same."""
 
+import json
+import os
 import socket
 import subprocess
 from contextlib import contextmanager
@@ -58,6 +60,19 @@ def test_a_data_folder_that_cannot_be_written_to(own_server, tmp_path):
         server.data = folder
         for said in (refusal(server), doctor(server)):
             assert "Read-only" in said and "--data-dir" in said, said
+
+
+def test_a_firewall_that_takes_no_rules_and_nothing_is_left_of_the_attempt(own_server, tmp_path):
+    nft = tmp_path / "bin" / "nft"
+    nft.parent.mkdir()
+    nft.write_text("#!/bin/sh\necho 'Error: Could not process rule: Operation not supported' >&2\nexit 1\n")
+    nft.chmod(0o755)
+    server = own_server()
+    server.environment["PATH"] = f"{nft.parent}:{os.environ['PATH']}"
+    said = refusal(server)
+    assert "Operation not supported" in said and "nf_tables" in said, said
+    tag = json.loads((server.data / "instance.json").read_text())["tag"]
+    assert f"sbx{tag}" not in os.listdir("/sys/class/net")
 
 
 def test_an_address_that_somebody_has(own_server):

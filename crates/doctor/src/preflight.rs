@@ -40,11 +40,13 @@ pub fn preflight(data_dir: &Path) -> Result<(), Vec<Problem>> {
     let not_root = ask("privileges", checks::identity::root());
     if !ask("kernel", checks::identity::kernel()) && !not_root {
         let scratch = Scratch::new(data_dir);
-        ask("namespaces", checks::probes::namespaces(&scratch));
-        ask(
-            "overlay with shifted ids",
-            checks::probes::overlay_read_only(&scratch),
-        );
+        // Overlays have their ids from a user namespace.
+        if !ask("namespaces", checks::probes::namespaces(&scratch)) {
+            ask(
+                "overlay with shifted ids",
+                checks::probes::overlay_read_only(&scratch),
+            );
+        }
         ask("disk images", checks::storage::programs());
         ask("control groups", checks::cgroups::quick());
         ask("nftables", checks::probes::nft_present());

@@ -112,11 +112,20 @@ fn try_the_jail(checks: &mut Checks, data_dir: &Path) -> bool {
     checks.required("namespaces", "namespaces", || {
         checks::probes::namespaces(&scratch)
     });
+    // Both have their ids from a user namespace.
+    let namespaces = checks.done.last().map(|check| check.outcome);
+    let with_ids = |check: &dyn Fn() -> Finding| {
+        if namespaces == Some(Outcome::Fail) {
+            Finding::skipped("not tried: it needs namespaces")
+        } else {
+            check()
+        }
+    };
     checks.required("overlay", "overlay with shifted ids", || {
-        checks::probes::overlay(&scratch)
+        with_ids(&|| checks::probes::overlay(&scratch))
     });
     checks.required("disk", "disk images (loop, ext4)", || {
-        checks::probes::disk(&scratch)
+        with_ids(&|| checks::probes::disk(&scratch))
     });
     checks.required("cgroups", "control groups", checks::cgroups::check);
     checks.required("nftables", "nftables", || {

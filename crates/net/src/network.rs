@@ -62,7 +62,14 @@ impl Network {
     /// whose links exist already stay untouched and can be adopted.
     pub async fn open(config: NetConfig) -> Result<Self, Error> {
         let watch = Watch::new().doing(|| "watching the firewall".to_owned())?;
-        let (host, forwarder) = Host::open(config).await?;
+        let tag = config.instance_tag.clone();
+        let (host, forwarder) = match Host::open(config).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                take_back(&tag, &error).await;
+                return Err(error);
+            }
+        };
         let host = Arc::new(host);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         tasks.spawn(tasks::watch_leaving(Arc::clone(&host), stop.clone()));
@@ -175,6 +182,22 @@ impl Network {
         if let Err(error) = reclaim(tag).await {
             tracing::warn!(tag, %error, "the network could not be cleaned up completely");
         }
+    }
+}
+
+/// Half of a network is of no use to anybody, unless sandboxes of a former server have theirs on it.
+async fn take_back(tag: &str, error: &Error) {
+    let Ok(names) = Names::new(tag) else { return };
+    // Found before anything was made.
+    if matches!(error, Error::RangeInUse { .. } | Error::Config(_)) {
+        return;
+    }
+    let look = move || {
+        let links = Netlink::open().ok()?.links().ok()?;
+        Some(links.iter().any(|link| names.slot_of(&link.name).is_some()))
+    };
+    if let Ok(Some(false)) = tokio::task::spawn_blocking(look).await {
+        Network::reclaim(tag).await;
     }
 }
 
