@@ -85,6 +85,17 @@ impl HostIds {
         Ok(first_of(range))
     }
 
+    /// Those of servers that were killed. Whoever can lock one may remove it.
+    fn remove_old_marks(&self) {
+        let marks = std::fs::read_dir(&self.claims);
+        for mark in marks.into_iter().flatten().flatten() {
+            if let Some(block) = mark.file_name().to_str().and_then(|name| name.parse().ok()) {
+                // Removed with this value.
+                let _mark = Claim::take(&self.claims, block);
+            }
+        }
+    }
+
     /// A block that no process has an id of; when there is none left, what is free of one.
     ///
     /// Sandboxes of earlier servers, ours among them, keep their ids: their processes show them.
@@ -132,6 +143,7 @@ fn in_random_order() -> impl Iterator<Item = u32> {
 impl Drop for HostIds {
     fn drop(&mut self) {
         self.pages.get_mut().blocks.clear();
+        self.remove_old_marks();
         // Another server may have files there.
         let _others = std::fs::remove_dir(&self.claims);
         let _others = self.claims.parent().map(std::fs::remove_dir);
@@ -376,6 +388,20 @@ mod tests {
         assert_ne!(block_of_id(first), block_of_id(second));
         drop((one, other));
         assert!(!folder.path().join("ids").exists());
+    }
+
+    #[test]
+    fn marks_of_killed_servers_go_and_those_of_living_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (server(folder.path()), server(folder.path()));
+        other.first_id(0, NONE_FREE).unwrap();
+        let marks = folder.path().join("ids");
+        std::fs::write(marks.join("62"), "").unwrap();
+        std::fs::write(marks.join("0"), "").unwrap();
+        drop(one);
+        assert_eq!(std::fs::read_dir(&marks).unwrap().count(), 1);
+        drop(other);
+        assert!(!marks.exists());
     }
 
     #[test]

@@ -130,12 +130,14 @@ fn ask(name: &str, scratch: &Scratch, advice: &str, more: &str) -> Finding {
         // A program that does not know the subcommand would start itself over and over.
         return Finding::unknown("already inside a probe");
     }
-    let asked = scratch.path().and_then(|dir| {
-        let environment = [(SCRATCH_VARIABLE, dir.as_os_str())];
-        let this = Path::new("/proc/self/exe");
-        child::run(this, [PROBE_COMMAND, name], &environment, "", LIMIT)
-            .map_err(|error| format!("could not start {}: {error}", this.display()))
-    });
+    let dir = match scratch.path() {
+        Ok(dir) => dir,
+        Err(message) => return Finding::skipped(format!("not tried: {message}")),
+    };
+    let environment = [(SCRATCH_VARIABLE, dir.as_os_str())];
+    let this = Path::new("/proc/self/exe");
+    let asked = child::run(this, [PROBE_COMMAND, name], &environment, "", LIMIT)
+        .map_err(|error| format!("could not start {}: {error}", this.display()));
     let advice = format!("{advice}{more}");
     match asked {
         Err(message) => Finding::fail(message, advice),
