@@ -1,4 +1,4 @@
-"""As a unit of systemd, written as people write them."""
+"""As a unit of systemd, as the README shows it."""
 
 import pytest
 

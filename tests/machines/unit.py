@@ -1,27 +1,24 @@
-"""`soulbox serve` as a unit of systemd, written as people write them."""
+"""`soulbox serve` as a unit of systemd: the one that the README shows."""
+
+import re
 
 from machines.machine import Machine
 from machines.serving import STOP_WITHIN, Serving
+from support.server import PROJECT
 
 FILE = "/etc/systemd/system/soulbox.service"
-CONTENT = """
-[Unit]
-Description=SoulBox
-After=network.target
 
-[Service]
-ExecStart=/usr/local/bin/soulbox serve
-{lines}
 
-[Install]
-WantedBy=multi-user.target
-"""
+def content(lines: str) -> str:
+    shown = re.search(r"```ini\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    return shown[1].replace("[Service]\n", f"[Service]\n{lines}\n")
+
 
 
 class Unit(Serving):
     def __init__(self, machine: Machine, lines: str = "") -> None:
         super().__init__(machine)
-        machine.write(FILE, CONTENT.format(lines=lines))
+        machine.write(FILE, content(lines))
         machine.run("systemctl daemon-reload")
 
     def systemctl(self, *words: str) -> None:
