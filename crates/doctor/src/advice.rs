@@ -9,7 +9,7 @@ const PRIVILEGED: &str =
     "run the server on the machine itself, or in a container with --privileged";
 
 /// Steps by how their names begin, and what they need.
-const NEEDS: [(&str, &str); 17] = [
+const NEEDS: [(&str, &str); 18] = [
     (
         "join cgroup",
         "control groups that may be written to (no ProtectControlGroups= in a unit; in a container, --privileged)",
@@ -25,6 +25,10 @@ const NEEDS: [(&str, &str); 17] = [
     (
         "could not set up the network",
         "the kernel modules nf_tables, nft_ct, nft_masq, nft_redir, nft_reject, veth and bridge (modprobe says what is wrong), the program nft, and CAP_NET_ADMIN",
+    ),
+    (
+        "addresses for",
+        "a private range of addresses that nothing on this machine uses, as the message says",
     ),
     (
         "network",

@@ -43,4 +43,4 @@ pub use config::{
 pub use dns::{DnsArgs, dns};
 pub use keys::{KeyStore, KeyStoreError, ListedKey};
 pub use serve::{serve, shutdown_signal};
-pub use trial::try_sandbox;
+pub use trial::{find_addresses, try_sandbox};

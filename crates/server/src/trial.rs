@@ -16,11 +16,14 @@ use anyhow::{Context, anyhow};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use soulbox_doctor::{Surroundings, Tried};
 use soulbox_jail::{Instance, Jail, JailConfig};
+use soulbox_net::NetConfig;
 use soulbox_runtime::Error;
 use soulbox_template::{HostOptions, Template, Templates};
 
 use crate::preflight::has_sandboxes;
 
+/// Links of this tag count as free; nobody has it, or we had better know.
+const NO_SERVER: &str = "0000";
 const SLOTS: u32 = 2;
 /// Some tens of bytes.
 const LONGEST_INSTANCE: u64 = 4096;
@@ -147,6 +150,19 @@ fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surrou
         text = format!("{text}. {problem}");
     }
     format!("{text} (`soulbox doctor` shows every check)")
+}
+
+/// Whether a server would find addresses for its sandboxes: one that has a data folder has them.
+/// Blocking, and for the host's own network.
+pub fn find_addresses(data_dir: &Path) -> Result<(), Tried> {
+    if data_dir.join("instance.json").exists() {
+        return Ok(());
+    }
+    let found = NetConfig::pick_range(NO_SERVER);
+    found.map(drop).map_err(|error| Tried::Failed {
+        step: "addresses for sandboxes".to_owned(),
+        message: error.to_string(),
+    })
 }
 
 /// Makes and ends a sandbox without a server, in a folder of its own beside the data folder. For a

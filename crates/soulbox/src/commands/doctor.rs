@@ -13,16 +13,20 @@ const TRIAL_LIMIT: Duration = Duration::from_mins(3);
 
 pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
     soulbox_doctor::file_size_limit().map_err(|problem| anyhow!(problem.to_string()))?;
+    let data_dir = std::path::absolute(args.data_dir)?;
     // Without root nothing that needs it is tried: it would fail for that reason alone.
     let sandbox = if rustix::process::geteuid().is_root() {
         if std::io::stderr().is_terminal() {
             eprintln!("starting a sandbox, which takes some seconds …");
         }
-        try_apart(&args.data_dir).await.unwrap_or_else(|error| {
-            let step = "a process for the trial".to_owned();
-            let message = format!("{error:#}");
-            Tried::Failed { step, message }
-        })
+        match soulbox_server::find_addresses(&data_dir) {
+            Ok(()) => try_apart(&data_dir).await.unwrap_or_else(|error| {
+                let step = "a process for the trial".to_owned();
+                let message = format!("{error:#}");
+                Tried::Failed { step, message }
+            }),
+            Err(none) => none,
+        }
     } else {
         Tried::Not("needs root".into())
     };
@@ -30,7 +34,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
     let admin = args.admin.address().map(|address| (address, "--admin"));
     let addresses = [Some((args.listen, "--listen")), https, admin];
     let options = DoctorOptions {
-        data_dir: args.data_dir,
+        data_dir,
         thorough: !args.quick,
         addresses: addresses.into_iter().flatten().collect(),
         sandbox,
