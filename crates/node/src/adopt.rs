@@ -62,7 +62,7 @@ async fn adopt_one(node: Arc<LocalNode>, id: SandboxId) -> bool {
         return false;
     }
     match take_up_if_usable(&node, &found, &folder).await {
-        Ok(entry) if entry.state == SandboxState::Paused => node.insert_paused(entry),
+        Ok(entry) if entry.state() == SandboxState::Paused => node.insert_paused(entry),
         Ok(entry) => node.insert_running(entry),
         Err(gone) => {
             let end = End {

@@ -19,7 +19,7 @@ impl LocalNode {
             let entries = self.entries().lock();
             match entries.get(&id) {
                 Some(entry)
-                    if matches!(entry.state, SandboxState::Running | SandboxState::Paused) =>
+                    if matches!(entry.state(), SandboxState::Running | SandboxState::Paused) =>
                 {
                     entry.spec.clone()
                 }

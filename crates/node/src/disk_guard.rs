@@ -94,7 +94,7 @@ impl LocalNode {
             let entries = self.entries().lock();
             let running = entries
                 .values()
-                .filter(|e| e.state == SandboxState::Running);
+                .filter(|e| e.state() == SandboxState::Running);
             running
                 .map(|e| (e.id().clone(), e.folder.clone()))
                 .collect()
@@ -111,7 +111,10 @@ impl LocalNode {
         if purpose.is_some_and(|purpose| purpose != Purpose::User) {
             // Nobody would wake it.
             tracing::warn!(sandbox = %id, "ending it: {reason}");
-            return self.finish(id, EndReason::Killed, reason).await;
+            let (node, id) = (Arc::clone(self), id.clone());
+            // Beside the guard, which has others to look at.
+            tokio::spawn(async move { node.finish(&id, EndReason::Killed, reason).await });
+            return;
         }
         tracing::warn!(sandbox = %id, "pausing it: {reason}");
         match Arc::clone(self)

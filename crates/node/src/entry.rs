@@ -2,12 +2,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use soulbox_runtime::{End, LogEntry, LogLevel, MetricSample, Paused, SandboxStatus};
+use soulbox_runtime::{End, LogEntry, LogLevel, MetricSample, Paused, Result, SandboxStatus};
 use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{admission::Holding, folder::Folder, metrics::History};
+use crate::{admission::Holding, folder::Folder, metrics::History, transition};
 
 /// What the node itself says about a sandbox; envd keeps its own, larger log.
 const LOG_LINES: usize = 128;
@@ -16,7 +16,8 @@ const LOG_LINES: usize = 128;
 pub(crate) struct Entry {
     pub(crate) folder: Folder,
     pub(crate) spec: Arc<SandboxSpec>,
-    pub(crate) state: SandboxState,
+    /// Changed by [`Self::transition`] only.
+    state: SandboxState,
     /// How it rests, in state Paused.
     pub(crate) paused: Option<Paused>,
     /// What it has of the machine.
@@ -24,6 +25,10 @@ pub(crate) struct Entry {
     tier: Tier,
     /// One change of state at a time: pause, resume and the end wait for each other.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    /// One change of the deadline at a time, on disk and in memory.
+    pub(crate) lease: Arc<tokio::sync::Mutex<()>>,
+    /// It rests, but what was begun to wake it could not be undone: some of it may run.
+    pub(crate) unsettled: bool,
     pub(crate) supervisor: Option<AbortHandle>,
     /// Wakes the supervisor when the end of life moves.
     pub(crate) deadline: watch::Sender<UnixMillis>,
@@ -58,6 +63,8 @@ impl Entry {
             paused: None,
             holding: Holding::in_state(state),
             turn: Arc::default(),
+            lease: Arc::default(),
+            unsettled: false,
             supervisor: None,
             tier,
             deadline,
@@ -72,6 +79,17 @@ impl Entry {
 
     pub(crate) fn id(&self) -> &SandboxId {
         &self.spec.id
+    }
+
+    pub(crate) fn state(&self) -> SandboxState {
+        self.state
+    }
+
+    /// On error it is as before.
+    pub(crate) fn transition(&mut self, to: SandboxState) -> Result<()> {
+        transition::check(self.id(), self.state, to)?;
+        self.state = to;
+        Ok(())
     }
 
     /// Whether anybody outside the node is told of it.

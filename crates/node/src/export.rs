@@ -29,12 +29,6 @@ impl LocalNode {
             let entry = entries
                 .get_mut(&id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            if entry.state != SandboxState::Running {
-                return Err(Error::WrongState {
-                    id,
-                    state: entry.state,
-                });
-            }
             if entry.spec.snapshot.is_some() {
                 return Err(Error::Unsupported {
                     tier: self.runtime().tier(),
@@ -42,7 +36,7 @@ impl LocalNode {
                 });
             }
             // From here on nobody dials it, and its end is no death.
-            entry.state = SandboxState::Paused;
+            entry.transition(SandboxState::Paused)?;
             entry.leave_alone();
         }
         let runtime = self.runtime();

@@ -17,6 +17,8 @@
 //! - `local`: [`LocalNode`], the node of this process
 //! - `admission`: whether one more sandbox fits
 //! - `adopt`: finding what survived
+//! - `settle`: undoing what a failed pause or resume has begun
+//! - `transition`: which state may follow which
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
@@ -41,8 +43,10 @@ mod network;
 mod pool;
 mod ready;
 mod rest;
+mod settle;
 mod snapshots;
 mod supervise;
+mod transition;
 
 pub use admission::{
     AdmissionConfig, AdmissionStats, FenceError, Gauge, Level, MachineGauge, Overcommit, Reading,

@@ -155,7 +155,7 @@ impl LocalNode {
         let entries = self.entries.lock();
         entries
             .get(id)
-            .is_some_and(|entry| entry.state == SandboxState::Destroying)
+            .is_some_and(|entry| entry.state() == SandboxState::Destroying)
     }
 
     pub(crate) fn sandboxes_dir(&self) -> &Path {
@@ -170,7 +170,7 @@ impl LocalNode {
         let entries = self.entries.lock();
         entries
             .values()
-            .filter(|e| e.state == state)
+            .filter(|e| e.state() == state)
             .map(|e| e.id().clone())
             .collect()
     }
@@ -239,7 +239,7 @@ pub(crate) fn running<'a>(
     id: &SandboxId,
 ) -> Result<&'a Entry> {
     match entries.get(id) {
-        Some(entry) if entry.state == SandboxState::Running => Ok(entry),
+        Some(entry) if entry.state() == SandboxState::Running => Ok(entry),
         _ => Err(Error::SandboxNotFound(id.clone())),
     }
 }

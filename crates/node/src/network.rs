@@ -20,10 +20,10 @@ impl LocalNode {
             let entry = entries
                 .get(&id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            if entry.state != SandboxState::Running {
+            if entry.state() != SandboxState::Running {
                 return Err(Error::WrongState {
                     id,
-                    state: entry.state,
+                    state: entry.state(),
                 });
             }
             (entry.folder.clone(), entry.spec.clone())

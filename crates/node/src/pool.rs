@@ -170,7 +170,7 @@ impl LocalNode {
             let entries = self.entries().lock();
             shelves.claim(wish, &template.build_id, Instant::now(), |id| {
                 entries.get(id).is_some_and(|entry| {
-                    entry.state == SandboxState::Running && entry.spec.purpose == Purpose::Warm
+                    entry.state() == SandboxState::Running && entry.spec.purpose == Purpose::Warm
                 })
             })
         });

@@ -1,69 +1,52 @@
 //! Pause and resume.
 //!
-//! `paused.json` is written before anything rests, and removed when everything runs again.
-//! A crash in between leaves the sandbox in the state that the file tells: adoption freezes what
-//! should rest and thaws what should run.
+//! What is asked for is on record before anything is done, and what was done is undone when a later
+//! step fails. `paused.json` is written before anything rests, and removed when everything runs
+//! again; the new deadline is written before anything runs. A crash in between leaves the sandbox in
+//! the state that the files tell: adoption freezes what should rest and thaws what should run.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{Disk, Error, LogLevel, NodeEvent, Paused, Result};
 use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     LocalNode,
     admission::{Ask, Holding},
+    entry::Entry,
     folder::Folder,
     local::{blocking, running},
+    settle::Unsettled,
     supervise::supervise,
 };
+
+/// For the news of a death that has happened.
+const EXIT_IS_KNOWN: Duration = Duration::from_millis(200);
 
 impl LocalNode {
     pub(crate) async fn pause_in_task(self: Arc<Self>, id: SandboxId, keep: Kept) -> Result<()> {
         let turn = self.turn(&id)?;
         let _ours = turn.lock().await;
-        let folder = {
-            let mut entries = self.entries().lock();
-            let entry = entries
-                .get_mut(&id)
-                .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            if entry.state != SandboxState::Running {
-                return Err(Error::WrongState {
-                    id,
-                    state: entry.state,
-                });
-            }
+        let folder = self.change(&id, |entry| {
             // From here on nobody dials it, and its end is no death.
-            entry.state = SandboxState::Paused;
+            entry.transition(SandboxState::Paused)?;
             entry.leave_alone();
-            entry.folder.clone()
-        };
+            Ok(entry.folder.clone())
+        })?;
         let paused = Paused {
             kept: keep,
             at: UnixMillis::now(),
         };
-        let runtime = self.runtime();
-        let result = async {
-            // On record first: were it the other way round, a full disk could leave it frozen, or
-            // ended, with nothing that says so.
-            let writing = folder.clone();
-            blocking(move || writing.paused(&paused)).await?;
-            let rested = match keep {
-                Kept::Memory => runtime.pause(&id).await,
-                Kept::Filesystem => runtime.stop(&id).await,
-            };
-            if rested.is_err() {
-                let undoing = folder.clone();
-                blocking(move || undoing.resumed()).await?;
-            }
-            rested
-        }
-        .await;
+        let rested = self.put_to_rest(&id, &folder, paused).await;
         let mut entries = self.entries().lock();
-        let entry = entries
-            .get_mut(&id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        match result {
+        let entry = entry_of(&mut entries, &id)?;
+        if entry.state() != SandboxState::Paused {
+            // Its end began meanwhile, and waits for us.
+            return Err(Error::SandboxNotFound(id));
+        }
+        match rested {
             Ok(()) => {
                 entry.paused = Some(paused);
                 entry.holding = Holding::at_rest(keep);
@@ -78,13 +61,46 @@ impl LocalNode {
             }
             Err(error) => {
                 // The runtime has let it go on, or it has died of it: the supervisor sees which.
-                entry.state = SandboxState::Running;
+                entry.transition(SandboxState::Running)?;
                 entry.note(LogLevel::Error, format!("could not pause: {error}"));
                 drop(entries);
                 self.watch_over(&id);
                 Err(error)
             }
         }
+    }
+
+    /// On error it runs on, on disk too.
+    async fn put_to_rest(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        folder: &Folder,
+        paused: Paused,
+    ) -> Result<()> {
+        // On record first: were it the other way round, a full disk could leave it frozen, or
+        // ended, with nothing that says so.
+        let writing = folder.clone();
+        blocking(move || writing.paused(&paused)).await?;
+        let rested = match paused.kept {
+            Kept::Memory => self.runtime().pause(id).await,
+            Kept::Filesystem => self.runtime().stop(id).await,
+        };
+        let Err(error) = rested else { return Ok(()) };
+        if paused.kept == Kept::Filesystem && self.has_exited(id, EXIT_IS_KNOWN).await {
+            // Its processes are gone, as was asked for, and its files are worth keeping: what could
+            // not be cleared away is cleared away before it starts again.
+            tracing::warn!(sandbox = %id, %error, "it is stopped, but something of it is left");
+            return self.change(id, |entry| {
+                entry.unsettled = true;
+                Ok(())
+            });
+        }
+        let undoing = folder.clone();
+        if let Err(undo) = blocking(move || undoing.resumed()).await {
+            tracing::error!(sandbox = %id, error = %undo, "it runs, but its folder says that it rests; trying again");
+            self.settle_later(id, Unsettled::Record);
+        }
+        Err(error)
     }
 
     /// Stops a running sandbox in place without writing anything. A restart of the server lets it
@@ -94,19 +110,18 @@ impl LocalNode {
         let _ours = turn.lock().await;
         running(&self.entries().lock(), id)?;
         self.runtime().hold(id).await?;
-        let mut entries = self.entries().lock();
-        let entry = entries
-            .get_mut(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        entry.state = SandboxState::Paused;
-        entry.paused = Some(Paused {
-            kept: Kept::Memory,
-            at: UnixMillis::now(),
-        });
-        entry.holding = Holding::at_rest(Kept::Memory);
-        entry.leave_alone();
-        entry.note(LogLevel::Error, format!("held: {reason}"));
-        if entry.is_shown() {
+        let shown = self.change(id, |entry| {
+            entry.transition(SandboxState::Paused)?;
+            entry.paused = Some(Paused {
+                kept: Kept::Memory,
+                at: UnixMillis::now(),
+            });
+            entry.holding = Holding::at_rest(Kept::Memory);
+            entry.leave_alone();
+            entry.note(LogLevel::Error, format!("held: {reason}"));
+            Ok(entry.is_shown())
+        })?;
+        if shown {
             self.tell(NodeEvent::Paused { id: id.clone() });
         }
         Ok(())
@@ -120,43 +135,37 @@ impl LocalNode {
     ) -> Result<Kept> {
         let turn = self.turn(&id)?;
         let _ours = turn.lock().await;
-        let (folder, paused, mut spec, ending) = {
-            let entries = self.entries().lock();
-            let entry = entries
-                .get(&id)
-                .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            match (entry.state, entry.paused) {
+        let resting = {
+            let mut entries = self.entries().lock();
+            let entry = entry_of(&mut entries, &id)?;
+            match (entry.state(), entry.paused) {
                 (SandboxState::Running, _) => return Ok(Kept::Memory),
-                (SandboxState::Paused, Some(paused)) => (
-                    entry.folder.clone(),
+                (SandboxState::Paused, Some(paused)) => Resting {
                     paused,
-                    entry.spec.clone(),
-                    entry.ending.clone(),
-                ),
+                    folder: entry.folder.clone(),
+                    spec: Arc::clone(&entry.spec),
+                    ending: entry.ending.clone(),
+                },
                 (state, _) => return Err(Error::WrongState { id, state }),
             }
         };
-        Arc::make_mut(&mut spec).deadline = deadline;
-        let restored = if paused.kept == Kept::Memory && want == Kept::Memory {
-            self.thaw(&spec, &ending).await?;
-            Kept::Memory
-        } else {
-            self.start_anew(&spec, &folder, paused, &ending).await?;
-            Kept::Filesystem
+        self.write_lease(&id, &resting.folder, deadline).await?;
+        let restored = match self.wake(&resting, deadline, want).await {
+            Ok(restored) => restored,
+            Err(error) => {
+                // Of no consequence while it rests, but it should tell what was agreed on.
+                let before = resting.spec.deadline;
+                if let Err(undo) = self.write_lease(&id, &resting.folder, before).await {
+                    tracing::warn!(sandbox = %id, error = %undo, "its folder tells another deadline");
+                }
+                return Err(error);
+            }
         };
-        let writing = folder.clone();
-        blocking(move || {
-            writing.lease(deadline)?;
-            writing.resumed()
-        })
-        .await?;
-        {
-            let mut entries = self.entries().lock();
-            let entry = entries
-                .get_mut(&id)
-                .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            entry.state = SandboxState::Running;
+        self.change(&id, |entry| {
+            // Not if its end began meanwhile: that waits for us, and takes down what we started.
+            entry.transition(SandboxState::Running)?;
             entry.paused = None;
+            entry.unsettled = false;
             entry.holding = Holding::ALL;
             Arc::make_mut(&mut entry.spec).deadline = deadline;
             entry.deadline.send_replace(deadline);
@@ -164,9 +173,41 @@ impl LocalNode {
                 LogLevel::Info,
                 format!("resumed, {} restored", restored.as_str()),
             );
-        }
+            Ok(())
+        })?;
         self.watch_over(&id);
         Ok(restored)
+    }
+
+    /// Lets it run, and then says so on disk. On error it rests as before, or is on its way to.
+    async fn wake(
+        self: &Arc<Self>,
+        resting: &Resting,
+        deadline: UnixMillis,
+        want: Kept,
+    ) -> Result<Kept> {
+        let mut spec = Arc::clone(&resting.spec);
+        Arc::make_mut(&mut spec).deadline = deadline;
+        let id = &spec.id;
+        let in_memory = resting.paused.kept == Kept::Memory && want == Kept::Memory;
+        // Of one that was killed while it stood still the files are left.
+        let restored = if in_memory && !self.has_exited(id, Duration::ZERO).await {
+            self.thaw(&spec, &resting.ending).await?;
+            Kept::Memory
+        } else {
+            self.start_anew(&spec, resting).await?;
+            Kept::Filesystem
+        };
+        let removing = resting.folder.clone();
+        if let Err(error) = blocking(move || removing.resumed()).await {
+            self.back_to_rest(id, restored).await;
+            return Err(error);
+        }
+        Ok(restored)
+    }
+
+    async fn has_exited(&self, id: &SandboxId, within: Duration) -> bool {
+        timeout(within, self.runtime().wait(id)).await.is_ok()
     }
 
     /// Lets the processes of one that rests in memory go on.
@@ -178,52 +219,98 @@ impl LocalNode {
         };
         let thawed = self.runtime().resume(&spec.id).await;
         if thawed.is_err() {
-            self.let_go(&spec.id, Holding::at_rest(Kept::Memory));
+            self.back_to_rest(&spec.id, Kept::Memory).await;
         }
         thawed
     }
 
     /// Starts processes for one that rests, from its files. On error it goes on resting.
-    async fn start_anew(
-        self: &Arc<Self>,
-        spec: &SandboxSpec,
-        folder: &Folder,
-        mut paused: Paused,
-        ending: &CancellationToken,
-    ) -> Result<()> {
+    async fn start_anew(self: &Arc<Self>, spec: &SandboxSpec, resting: &Resting) -> Result<()> {
         let id = &spec.id;
-        let permit = self.admit(spec, Ask::Restart, ending).await?;
+        let permit = self.admit(spec, Ask::Restart, &resting.ending).await?;
+        if let Err(error) = self.clear_away(id, resting).await {
+            let kept = self.change(id, |entry| Ok(entry.paused.map(|paused| paused.kept)))?;
+            self.let_go(id, Holding::at_rest(kept.unwrap_or(Kept::Filesystem)));
+            return Err(error);
+        }
         let started = async {
-            if paused.kept == Kept::Memory {
-                self.runtime().stop(id).await?;
-                paused.kept = Kept::Filesystem;
-                if let Some(entry) = self.entries().lock().get_mut(id) {
-                    entry.paused = Some(paused);
-                }
-                let writing = folder.clone();
-                blocking(move || writing.paused(&paused)).await?;
-            }
             let origin = self.origin(spec, Disk::Kept).await?;
-            self.runtime()
-                .create(spec, origin, &|started| folder.started(started))
-                .await
+            let started = |running: &_| resting.folder.started(running);
+            self.runtime().create(spec, origin, &started).await
         }
         .await;
         let _set_aside = permit.started();
-        let ready = match started {
-            Ok(()) => self.get_ready(spec).await,
-            Err(error) => {
-                self.let_go(id, Holding::at_rest(paused.kept));
-                return Err(error);
-            }
-        };
-        if let Err(error) = ready {
+        if let Err(error) = started {
+            // Nothing should be left of it, but its disk is not risked on that.
+            self.back_to_rest(id, Kept::Filesystem).await;
+            return Err(error);
+        }
+        if let Err(error) = self.get_ready(spec).await {
             // Its files are worth more than its start command.
-            self.runtime().stop(id).await?;
-            self.let_go(id, Holding::at_rest(Kept::Filesystem));
+            self.back_to_rest(id, Kept::Filesystem).await;
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Ends what is left of its processes: from here on its files are all there is.
+    async fn clear_away(&self, id: &SandboxId, resting: &Resting) -> Result<()> {
+        let unsettled = self.change(id, |entry| Ok(entry.unsettled))?;
+        if resting.paused.kept == Kept::Filesystem && !unsettled {
+            return Ok(());
+        }
+        self.runtime().stop(id).await?;
+        let paused = Paused {
+            kept: Kept::Filesystem,
+            at: resting.paused.at,
+        };
+        self.change(id, |entry| {
+            entry.paused = Some(paused);
+            entry.unsettled = false;
+            Ok(())
+        })?;
+        // A record that still tells of memory is corrected by whoever finds that it is gone.
+        let writing = resting.folder.clone();
+        blocking(move || writing.paused(&paused)).await
+    }
+
+    pub(crate) async fn set_deadline_in_task(
+        self: Arc<Self>,
+        id: SandboxId,
+        deadline: UnixMillis,
+    ) -> Result<()> {
+        let (folder, lease) = {
+            let entries = self.entries().lock();
+            let entry = running(&entries, &id)?;
+            (entry.folder.clone(), Arc::clone(&entry.lease))
+        };
+        let _ours = lease.lock().await;
+        running(&self.entries().lock(), &id)?;
+        let written = blocking(move || folder.lease(deadline)).await;
+        self.change(&id, |entry| {
+            if entry.state() == SandboxState::Destroying {
+                // Its folder may be gone by now, which is not what the caller wants to know.
+                return Err(Error::SandboxNotFound(entry.id().clone()));
+            }
+            written?;
+            Arc::make_mut(&mut entry.spec).deadline = deadline;
+            entry.deadline.send_replace(deadline);
+            Ok(())
+        })
+    }
+
+    /// Of one that does not run: nobody else changes its deadline then.
+    async fn write_lease(
+        &self,
+        id: &SandboxId,
+        folder: &Folder,
+        deadline: UnixMillis,
+    ) -> Result<()> {
+        let lease = self.change(id, |entry| Ok(Arc::clone(&entry.lease)))?;
+        // Somebody who asked before it rested may still write.
+        let _ours = lease.lock().await;
+        let writing = folder.clone();
+        blocking(move || writing.lease(deadline)).await
     }
 
     /// Called by the supervisor when a sandbox's time is over and it asked to rest then.
@@ -233,7 +320,7 @@ impl LocalNode {
             Err(error) => {
                 // Its state must not be lost because a disk is full: it gets more time.
                 tracing::error!(sandbox = %id, %error, "could not pause at the deadline; trying again in a minute");
-                let later = UnixMillis::now().plus(std::time::Duration::from_mins(1));
+                let later = UnixMillis::now().plus(Duration::from_mins(1));
                 if let Some(entry) = self.entries().lock().get_mut(id) {
                     Arc::make_mut(&mut entry.spec).deadline = later;
                     entry.deadline.send_replace(later);
@@ -246,7 +333,7 @@ impl LocalNode {
     pub(crate) fn turn(&self, id: &SandboxId) -> Result<Arc<tokio::sync::Mutex<()>>> {
         let entries = self.entries().lock();
         match entries.get(id) {
-            Some(entry) if entry.state != SandboxState::Destroying => Ok(Arc::clone(&entry.turn)),
+            Some(entry) if entry.state() != SandboxState::Destroying => Ok(Arc::clone(&entry.turn)),
             _ => Err(Error::SandboxNotFound(id.clone())),
         }
     }
@@ -258,12 +345,40 @@ impl LocalNode {
             .map(|entry| entry.spec.lifecycle.on_timeout)
     }
 
-    /// Starts a supervisor for a running sandbox, in place of the one before.
+    /// Starts a supervisor for a running sandbox, in place of the one before. One that does not run
+    /// (any more) gets none: its death would be told as another end.
     pub(crate) fn watch_over(self: &Arc<Self>, id: &SandboxId) {
-        if let Some(entry) = self.entries().lock().get_mut(id) {
+        if let Some(entry) = self.entries().lock().get_mut(id)
+            && entry.state() == SandboxState::Running
+        {
             let task = supervise(Arc::downgrade(self), id.clone(), entry.deadline.subscribe());
             entry.leave_alone();
             entry.supervisor = Some(tokio::spawn(task).abort_handle());
         }
     }
+
+    pub(crate) fn change<T>(
+        &self,
+        id: &SandboxId,
+        change: impl FnOnce(&mut Entry) -> Result<T>,
+    ) -> Result<T> {
+        change(entry_of(&mut self.entries().lock(), id)?)
+    }
+}
+
+/// A sandbox that somebody wants to wake.
+struct Resting {
+    paused: Paused,
+    folder: Folder,
+    spec: Arc<SandboxSpec>,
+    ending: CancellationToken,
+}
+
+fn entry_of<'a>(
+    entries: &'a mut std::collections::HashMap<SandboxId, Entry>,
+    id: &SandboxId,
+) -> Result<&'a mut Entry> {
+    entries
+        .get_mut(id)
+        .ok_or_else(|| Error::SandboxNotFound(id.clone()))
 }

@@ -117,7 +117,7 @@ impl LocalNode {
             if let Some(entry) = entries.get(id) {
                 entry.made.send_replace(true);
             }
-            let waits = |entry: &Entry| entry.state == SandboxState::Creating;
+            let waits = |entry: &Entry| entry.state() == SandboxState::Creating;
             match entries.get(id) {
                 Some(entry) if waits(entry) => entries.remove(id),
                 _ => None,
@@ -141,11 +141,9 @@ impl LocalNode {
             let entry = entries
                 .get_mut(id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            if entry.state != SandboxState::Creating {
-                // Ended while it was being made: whoever did that waited for us and cleans up.
-                return Err(Error::SandboxNotFound(id.clone()));
-            }
-            entry.state = SandboxState::Running;
+            // Not if it was ended while it was being made: whoever did that waited for us and
+            // cleans up.
+            entry.transition(SandboxState::Running)?;
             entry.note(LogLevel::Info, "sandbox started");
             entry.status()
         };

@@ -4,36 +4,43 @@ use std::sync::Arc;
 
 use soulbox_runtime::{End, NodeEvent, Result};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState, UnixMillis};
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
 
-use super::{LocalNode, RETRY_PAUSE, blocking};
+use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
 use crate::folder::Folder;
 
+/// An end that somebody asked for.
+enum Begun {
+    Absent,
+    /// It turns true when nothing is left.
+    ByAnother(watch::Receiver<bool>),
+    Here {
+        end: End,
+        folder: Folder,
+        made: watch::Receiver<bool>,
+        turn: Arc<Mutex<()>>,
+    },
+}
+
 impl LocalNode {
-    /// Ends a sandbox for good. Several callers may meet here: the first does the work, the
-    /// others wait for it.
+    /// Ends a sandbox for good. Several callers may meet here: the first does the work, the others
+    /// wait for it, for as long as a caller of an end waits.
     pub(crate) async fn finish(self: &Arc<Self>, id: &SandboxId, reason: EndReason, detail: &str) {
-        let first = {
-            let mut entries = self.entries.lock();
-            let Some(entry) = entries.get_mut(id) else {
+        let (end, folder, mut made, turn) = match self.begin_end(id, reason, detail) {
+            Begun::Absent => return,
+            Begun::ByAnother(mut gone) => {
+                let _or_later = timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await;
                 return;
-            };
-            let first = entry.state != SandboxState::Destroying;
-            entry.state = SandboxState::Destroying;
-            entry.ending.cancel();
-            first.then(|| {
-                let end = End {
-                    spec: Arc::clone(&entry.spec),
-                    reason,
-                    detail: detail.to_owned(),
-                    at: UnixMillis::now(),
-                };
-                entry.end = Some(end.clone());
-                let (made, turn) = (entry.made.subscribe(), Arc::clone(&entry.turn));
-                (end, entry.folder.clone(), made, turn)
-            })
-        };
-        let Some((end, folder, mut made, turn)) = first else {
-            return;
+            }
+            Begun::Here {
+                end,
+                folder,
+                made,
+                turn,
+            } => (end, folder, made, turn),
         };
         // What is still being made cannot be torn down. The runtime bounds its own start.
         let _made = made.wait_for(|made| *made).await.is_ok();
@@ -70,6 +77,33 @@ impl LocalNode {
                 reason,
                 detail: detail.to_owned(),
             });
+        }
+    }
+
+    /// From here on nobody finds it, and its reason stands.
+    fn begin_end(&self, id: &SandboxId, reason: EndReason, detail: &str) -> Begun {
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(id) else {
+            return Begun::Absent;
+        };
+        if entry.transition(SandboxState::Destroying).is_err() {
+            return Begun::ByAnother(entry.gone.subscribe());
+        }
+        // Its death is part of this end, not another one.
+        entry.leave_alone();
+        entry.ending.cancel();
+        let end = End {
+            spec: Arc::clone(&entry.spec),
+            reason,
+            detail: detail.to_owned(),
+            at: UnixMillis::now(),
+        };
+        entry.end = Some(end.clone());
+        Begun::Here {
+            end,
+            folder: entry.folder.clone(),
+            made: entry.made.subscribe(),
+            turn: Arc::clone(&entry.turn),
         }
     }
 

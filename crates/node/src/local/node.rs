@@ -1,6 +1,6 @@
 //! What others ask of the node.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path};
 
 use async_trait::async_trait;
 use soulbox_runtime::{
@@ -115,24 +115,12 @@ impl Node for LocalNode {
         let entries = self.entries.lock();
         entries
             .get(id)
-            .filter(|e| e.is_shown() && e.state == SandboxState::Paused)
+            .filter(|e| e.is_shown() && e.state() == SandboxState::Paused)
             .and_then(|e| e.paused)
     }
 
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
-        let folder = {
-            let entries = self.entries.lock();
-            let entry = running(&entries, id)?;
-            entry.folder.clone()
-        };
-        blocking(move || folder.lease(deadline)).await?;
-        let mut entries = self.entries.lock();
-        let entry = entries
-            .get_mut(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        Arc::make_mut(&mut entry.spec).deadline = deadline;
-        entry.deadline.send_replace(deadline);
-        Ok(())
+        in_task(self.owned()?.set_deadline_in_task(id.clone(), deadline)).await
     }
 
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
@@ -172,7 +160,7 @@ impl Node for LocalNode {
             let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             // envd's own part cannot be had while it rests: nobody inside would answer.
             let token =
-                (entry.state == SandboxState::Running).then(|| entry.spec.node_token.clone());
+                (entry.state() == SandboxState::Running).then(|| entry.spec.node_token.clone());
             (entry.notes(), token)
         };
         if let Some(token) = token

@@ -61,13 +61,13 @@ impl LocalNode {
             self.check_promises(&entries, wish)?;
             let entry = entries
                 .get_mut(id)
-                .filter(|e| e.state == SandboxState::Running && e.spec.purpose == Purpose::Warm)
+                .filter(|e| e.state() == SandboxState::Running && e.spec.purpose == Purpose::Warm)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             let mut spec = wish.clone();
             // envd knows this one.
             spec.node_token = entry.spec.node_token.clone();
+            entry.transition(SandboxState::Creating)?;
             let old = std::mem::replace(&mut entry.spec, Arc::new(spec.clone()));
-            entry.state = SandboxState::Creating;
             entry.leave_alone();
             (old, spec, entry.folder.clone())
         };
@@ -85,9 +85,9 @@ impl LocalNode {
             let mut entries = self.entries().lock();
             let entry = entries
                 .get_mut(id)
-                .filter(|entry| entry.state == SandboxState::Creating)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            entry.state = SandboxState::Running;
+            // Not if its end began meanwhile.
+            entry.transition(SandboxState::Running)?;
             entry.deadline.send_replace(spec.deadline);
             // What it did while it waited is nobody's business.
             entry.history = History::default();

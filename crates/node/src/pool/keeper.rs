@@ -159,7 +159,7 @@ impl LocalNode {
     fn users_are_served(&self) -> bool {
         let entries = self.entries().lock();
         entries.values().any(|entry| {
-            entry.state == SandboxState::Creating
+            entry.state() == SandboxState::Creating
                 && entry.spec.purpose != Purpose::Warm
                 && !*entry.made.borrow()
         })

@@ -46,6 +46,11 @@ pub(crate) struct Machine {
     pub(crate) rebooted: Mutex<bool>,
     pub(crate) fail_destroys: Mutex<bool>,
     pub(crate) fail_pauses: Mutex<bool>,
+    pub(crate) fail_stops: Mutex<Option<Fails>>,
+    /// When set, pauses and resumes wait for it after they have done their work.
+    pub(crate) rest_gate: Mutex<Option<Arc<Notify>>>,
+    /// Starts of a sandbox that ran already: two mounts of one disk.
+    pub(crate) second_starts: AtomicU64,
     pub(crate) fail_captures: Mutex<bool>,
     pub(crate) fail_networks: Mutex<bool>,
     pub(crate) networks: Mutex<HashMap<SandboxId, NetworkPolicy>>,
@@ -59,6 +64,28 @@ pub(crate) struct Machine {
     pub(crate) mute: Mutex<bool>,
     pub(crate) memory_bytes: Mutex<u64>,
     pub(crate) folder: Mutex<PathBuf>,
+}
+
+/// When something fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fails {
+    /// With nothing done.
+    Before,
+    /// With everything done but the last.
+    After,
+}
+
+fn no_space() -> Error {
+    Error::io("no space", std::io::ErrorKind::StorageFull.into())
+}
+
+impl Machine {
+    async fn pass_rest_gate(&self) {
+        let gate = self.rest_gate.lock().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -106,10 +133,11 @@ impl Runtime for MemoryRuntime {
             tier: Tier::Jail,
             record: spec.id.to_string(),
         })?;
-        self.0
-            .alive
-            .lock()
-            .insert(spec.id.clone(), watch::Sender::new(false));
+        let tree = watch::Sender::new(false);
+        let before = self.0.alive.lock().insert(spec.id.clone(), tree);
+        if before.is_some() {
+            self.0.second_starts.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(())
     }
 
@@ -136,22 +164,17 @@ impl Runtime for MemoryRuntime {
 
     async fn pause(&self, id: &SandboxId) -> Result<()> {
         if *self.0.fail_pauses.lock() {
-            return Err(Error::io(
-                "no space",
-                std::io::ErrorKind::StorageFull.into(),
-            ));
+            return Err(no_space());
         }
         self.0.frozen.lock().insert(id.clone());
+        self.0.pass_rest_gate().await;
         Ok(())
     }
 
     async fn capture(&self, _id: &SandboxId, target: &Path) -> Result<()> {
         std::fs::write(target, "the files of a sandbox").unwrap();
         if *self.0.fail_captures.lock() {
-            return Err(Error::io(
-                "no space",
-                std::io::ErrorKind::StorageFull.into(),
-            ));
+            return Err(no_space());
         }
         Ok(())
     }
@@ -162,8 +185,19 @@ impl Runtime for MemoryRuntime {
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
-        self.0.alive.lock().remove(id);
-        Ok(())
+        let fails = *self.0.fail_stops.lock();
+        if fails == Some(Fails::Before) {
+            return Err(no_space());
+        }
+        let tree = self.0.alive.lock().remove(id);
+        if let Some(tree) = tree {
+            tree.send_replace(true);
+        }
+        self.0.frozen.lock().remove(id);
+        match fails {
+            None => Ok(()),
+            Some(_) => Err(no_space()),
+        }
     }
 
     async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()> {
@@ -176,6 +210,7 @@ impl Runtime for MemoryRuntime {
 
     async fn resume(&self, id: &SandboxId) -> Result<()> {
         self.0.frozen.lock().remove(id);
+        self.0.pass_rest_gate().await;
         Ok(())
     }
 

@@ -1,0 +1,93 @@
+//! Undoing what a failed pause or resume has begun. What cannot be undone now is tried again until
+//! it can: a sandbox must not stay for long in another state than the one that is told.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_runtime::Result;
+use soulbox_types::{Kept, SandboxId, SandboxState};
+
+use crate::{LocalNode, admission::Holding, local::blocking};
+
+/// Times the number of the attempt, up to a minute.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is left to be undone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Unsettled {
+    /// It is told as paused, and some of it may run: with its memory, or started from its files.
+    Running(Kept),
+    /// It runs, and its folder says that it rests.
+    Record,
+}
+
+impl LocalNode {
+    /// Takes a wake-up back.
+    pub(crate) async fn back_to_rest(self: &Arc<Self>, id: &SandboxId, woken: Kept) {
+        if let Err(error) = self.rest_again(id, woken).await {
+            tracing::error!(sandbox = %id, %error, "it is told as paused, but some of it may run; trying again");
+            let marked = self.change(id, |entry| {
+                entry.unsettled = true;
+                Ok(())
+            });
+            // Else it is gone.
+            if marked.is_ok() {
+                self.settle_later(id, Unsettled::Running(woken));
+            }
+        }
+        self.let_go(id, Holding::at_rest(woken));
+    }
+
+    pub(crate) fn settle_later(self: &Arc<Self>, id: &SandboxId, what: Unsettled) {
+        let (node, id) = (Arc::downgrade(self), id.clone());
+        tokio::spawn(async move {
+            for attempt in 1_u32.. {
+                tokio::time::sleep(PAUSE * attempt.min(60)).await;
+                let Some(node) = node.upgrade() else { return };
+                match node.settle(&id, what).await {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::error!(sandbox = %id, %error, attempt, ?what, "still not undone");
+                    }
+                }
+            }
+        });
+    }
+
+    /// Also when there is nothing to be undone any more.
+    async fn settle(&self, id: &SandboxId, what: Unsettled) -> Result<()> {
+        // One whose end has begun is taken down with everything.
+        let Ok(turn) = self.turn(id) else {
+            return Ok(());
+        };
+        let _ours = turn.lock().await;
+        let found = self.change(id, |entry| {
+            Ok((entry.state(), entry.unsettled, entry.folder.clone()))
+        });
+        let Ok((state, unsettled, folder)) = found else {
+            return Ok(());
+        };
+        match (what, state) {
+            (Unsettled::Running(woken), SandboxState::Paused) if unsettled => {
+                self.rest_again(id, woken).await?;
+                self.change(id, |entry| {
+                    entry.unsettled = false;
+                    Ok(())
+                })
+            }
+            (Unsettled::Record, SandboxState::Running) => blocking(move || folder.resumed()).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn rest_again(&self, id: &SandboxId, woken: Kept) -> Result<()> {
+        let runtime = self.runtime();
+        match woken {
+            Kept::Filesystem => runtime.stop(id).await,
+            Kept::Memory => match runtime.pause(id).await {
+                Ok(()) => Ok(()),
+                // On a disk that takes nothing, standing still is what can be had.
+                Err(error) => runtime.hold(id).await.map_err(|_| error),
+            },
+        }
+    }
+}
