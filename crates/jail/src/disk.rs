@@ -201,7 +201,7 @@ pub(crate) fn data_ranges(file: &std::fs::File) -> io::Result<Vec<(u64, u64)>> {
 pub(crate) fn wait_until_released(image: &Path) -> Result<()> {
     let start = Instant::now();
     let mut pause = Duration::from_micros(200);
-    while is_attached(image).map_err(|e| Error::io("could not look for loop devices", e))? {
+    while is_attached(image)? {
         if start.elapsed() > RELEASE_LIMIT {
             return Err(Error::Timeout {
                 what: "letting go of the sandbox's disk",
@@ -214,7 +214,12 @@ pub(crate) fn wait_until_released(image: &Path) -> Result<()> {
     Ok(())
 }
 
-fn is_attached(image: &Path) -> io::Result<bool> {
+/// Whether a loop device stands on an image. Blocking.
+pub(crate) fn is_attached(image: &Path) -> Result<bool> {
+    backs_a_device(image).map_err(|e| Error::io("could not look for loop devices", e))
+}
+
+fn backs_a_device(image: &Path) -> io::Result<bool> {
     // The path that the kernel tells starts where the sandbox's view of the host did; the folder's
     // name, a sandbox id, is in it in any case and there is only one.
     let mut last = image.iter().rev();

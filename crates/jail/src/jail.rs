@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, Manager};
 use soulbox_net::{Ipv4Net, NetStats, Network};
 use soulbox_runtime::{
-    AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
+    AddedLayer, Adopted, Disk, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started,
+    Stats,
 };
 use soulbox_types::{Limits, NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::time::timeout;
@@ -169,6 +170,33 @@ impl Jail {
         self.config.sandboxes_dir.join(id.as_str())
     }
 
+    /// Two trees of processes on one disk would destroy it.
+    async fn check_unused(&self, id: &SandboxId, disk: Disk) -> Result<()> {
+        let in_use = |users: &str| Error::InUse {
+            what: format!("the disk of sandbox {id}"),
+            users: users.to_owned(),
+        };
+        if self.sandboxes.lock().contains_key(id) {
+            return Err(in_use("the sandbox, which runs already"));
+        }
+        let (image, cgroup) = (
+            self.folder(id).join("disk.img"),
+            self.cgroups.existing(id.as_str()),
+        );
+        let users = blocking(move || match disk {
+            // The berth that was made ahead for it has a process, which has no disk yet.
+            Disk::Fresh if image.exists() => Ok(Some("an earlier sandbox of the same id")),
+            Disk::Fresh => Ok(None),
+            Disk::Kept if cgroup.pids().is_ok_and(|pids| !pids.is_empty()) => {
+                Ok(Some("processes that an earlier start left"))
+            }
+            Disk::Kept if disk::is_attached(&image)? => Ok(Some("a loop device")),
+            Disk::Kept => Ok(None),
+        })
+        .await?;
+        users.map_or(Ok(()), |users| Err(in_use(users)))
+    }
+
     /// Ends every process after `flush`, and returns when nothing has the disk mounted any more.
     async fn stop_with(
         &self,
@@ -318,6 +346,8 @@ impl Runtime for Jail {
         origin: Origin,
         started: &Started<'_>,
     ) -> Result<()> {
+        // Before anything that a failure would have to take back: what is there is another's.
+        self.check_unused(&spec.id, origin.disk).await?;
         match self.start(spec, &origin, started).await {
             Ok(sandbox) => {
                 self.sandboxes
@@ -443,10 +473,21 @@ impl Runtime for Jail {
     }
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
-        let sandbox = self.sandbox(id)?;
         let disk = self.folder(id).join("disk.img");
-        self.stop_with(id, sandbox, move |sandbox| sandbox.sync(&disk))
-            .await
+        let known = self.sandboxes.lock().get(id).cloned();
+        if let Some(sandbox) = known.filter(|sandbox| !sandbox.process.has_exited()) {
+            let flush = move |sandbox: &Sandbox| sandbox.sync(&disk);
+            return self.stop_with(id, sandbox, flush).await;
+        }
+        // Nothing runs any more, or a start that failed has left something.
+        self.destroy(id, None).await?;
+        blocking(move || {
+            disk::wait_until_released(&disk)?;
+            std::fs::File::open(&disk)
+                .and_then(|image| image.sync_all())
+                .map_err(|e| Error::io("could not write the sandbox's files to disk", e))
+        })
+        .await
     }
 
     async fn capture(&self, id: &SandboxId, target: &Path) -> Result<()> {

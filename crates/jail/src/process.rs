@@ -70,6 +70,11 @@ impl FirstProcess {
         }
     }
 
+    /// As far as is known: the news of a death takes a moment.
+    pub(crate) fn has_exited(&self) -> bool {
+        self.exit.borrow().is_some()
+    }
+
     pub(crate) async fn exited(&self) -> Exit {
         let mut exit = self.exit.clone();
         let unknown = || Exit {

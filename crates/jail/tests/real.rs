@@ -447,6 +447,63 @@ async fn a_stopped_sandbox_starts_again_from_its_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_not_started_twice_on_one_disk() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    let pid = pid_of(&create(&jail, &spec).await);
+    for disk in [Disk::Kept, Disk::Fresh] {
+        let again = jail.create(&spec, origin(disk), &|_: &Running| Ok(()));
+        assert!(matches!(again.await, Err(Error::InUse { .. })), "{disk:?}");
+    }
+    assert!(alive(pid), "the refusal ends nothing");
+    drop(jail);
+
+    // A server that does not know of it, as after a clean-up that failed.
+    let jail = fixture.jail().await;
+    let again = jail.create(&spec, origin(Disk::Kept), &|_: &Running| Ok(()));
+    assert!(matches!(again.await, Err(Error::InUse { .. })));
+    assert!(alive(pid));
+    jail.stop(&spec.id).await.unwrap();
+    assert!(!alive(pid));
+    create_kept(&jail, &spec).await;
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_died_while_it_was_frozen_can_be_stopped_and_started_from_its_disk() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let spec = fixture.spec();
+    let pid = pid_of(&create(&jail, &spec).await);
+    ask(&jail, &spec, "POST /files?path=/root/kept", "still here").await;
+    jail.pause(&spec.id).await.unwrap();
+    let number = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
+    // On cgroup v1 it dies when it is thawed.
+    jail.resume(&spec.id).await.unwrap();
+    jail.wait(&spec.id).await.unwrap();
+    jail.stop(&spec.id).await.unwrap();
+    jail.stop(&spec.id).await.unwrap();
+    create_kept(&jail, &spec).await;
+    let answer = ask(&jail, &spec, "GET /files?path=/root/kept", "").await;
+    assert!(answer.ends_with("still here"), "{answer}");
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+async fn create_kept(jail: &Jail, spec: &SandboxSpec) {
+    jail.create(spec, origin(Disk::Kept), &|_: &Running| Ok(()))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_captured_disk_carries_files_deletions_and_owners_into_another_sandbox() {
     let Some(fixture) = Fixture::new() else {
         return;

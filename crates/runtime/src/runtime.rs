@@ -101,6 +101,8 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     fn forget_ready(&self, _id: &SandboxId) {}
 
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
+    /// [`crate::Error::InUse`], with nothing touched, when something of that id runs already, or its
+    /// disk is mounted: two sandboxes on one disk would destroy it.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.
     async fn create(&self, spec: &SandboxSpec, origin: Origin, started: &Started<'_>)
@@ -124,7 +126,9 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Replaces what a running sandbox may reach, for new connections.
     async fn set_network(&self, id: &SandboxId, network: &NetworkPolicy) -> Result<()>;
 
-    /// Ends every process and keeps the disk, with everything written so far safely on it.
+    /// Ends every process and keeps the disk, with everything written so far safely on it. Also of
+    /// one that has died, was stopped, or was left by a start that failed. On error either nothing
+    /// has ended, or calling it again does the rest.
     async fn stop(&self, id: &SandboxId) -> Result<()>;
 
     /// Writes the disk of a running, paused or stopped sandbox, as it is at one moment, to a new
