@@ -266,11 +266,14 @@ fn unused_ranges(block: u32) -> io::Result<Vec<u32>> {
     Ok(unused)
 }
 
-/// It ended meanwhile.
+/// It ended meanwhile. The kernel says that its map is invalid if that was between finding and
+/// opening it.
 fn is_gone(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+
     matches!(
-        rustix::io::Errno::from_io_error(error),
-        Some(rustix::io::Errno::NOENT | rustix::io::Errno::SRCH)
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::SRCH | Errno::INVAL)
     )
 }
 
@@ -333,6 +336,27 @@ fn unclaimed(source: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_process_that_ends_while_its_map_is_opened_is_gone() {
+        use std::os::fd::AsRawFd;
+
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        let map = rustix::fs::open(
+            format!("/proc/{}/uid_map", child.id()),
+            rustix::fs::OFlags::PATH,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = std::fs::read_to_string(format!("/proc/self/fd/{}", map.as_raw_fd()));
+        let error = found.unwrap_err();
+        assert!(is_gone(&error), "{error}");
+    }
+
     use super::*;
 
     fn server(folder: &Path) -> HostIds {

@@ -73,7 +73,7 @@ impl LocalNode {
         self: Arc<Self>,
         snapshot: TemplateId,
     ) -> Result<()> {
-        {
+        let forgotten = {
             // Held while forgetting: a create that names it comes before or after, not between.
             let entries = self.entries().lock();
             let stands = |spec: &SandboxSpec| {
@@ -98,9 +98,9 @@ impl LocalNode {
                     users: format!("snapshot {}", other.id),
                 });
             }
-            self.snapshots_of().forget(&snapshot);
-        }
-        blocking(move || self.snapshots_of().remove(&snapshot)).await
+            self.snapshots_of().forget(&snapshot)
+        };
+        blocking(move || self.snapshots_of().remove(&snapshot, forgotten)).await
     }
 
     /// The snapshots that a sandbox stands on, nearest first.

@@ -259,19 +259,23 @@ impl LocalNode {
         if resting.paused.kept == Kept::Filesystem && !unsettled {
             return Ok(());
         }
-        self.runtime().stop(id).await?;
+        let stopped = self.runtime().stop(id).await;
+        if stopped.is_err() && !self.has_exited(id, EXIT_IS_KNOWN).await {
+            return stopped;
+        }
         let paused = Paused {
             kept: Kept::Filesystem,
             at: resting.paused.at,
         };
         self.change(id, |entry| {
             entry.paused = Some(paused);
-            entry.unsettled = false;
+            entry.unsettled = stopped.is_err();
             Ok(())
         })?;
         // A record that still tells of memory is corrected by whoever finds that it is gone.
         let writing = resting.folder.clone();
-        blocking(move || writing.paused(&paused)).await
+        let written = blocking(move || writing.paused(&paused)).await;
+        stopped.and(written)
     }
 
     pub(crate) async fn set_deadline_in_task(

@@ -137,20 +137,31 @@ impl Snapshots {
         Ok(())
     }
 
-    pub(crate) fn forget(&self, id: &TemplateId) {
-        self.known.lock().remove(id);
+    /// From here on nobody can use it.
+    pub(crate) fn forget(&self, id: &TemplateId) -> Option<Snapshot> {
         self.verified.lock().remove(id);
+        self.known.lock().remove(id)
     }
 
-    /// Removes what is left of a forgotten one. Idempotent; whether anybody needs it is the caller's to know.
-    /// Blocking.
-    pub(crate) fn remove(&self, id: &TemplateId) -> Result<()> {
-        self.forget(id);
+    /// Removes what is left of a forgotten one; one that cannot be removed is known again.
+    /// Idempotent; whether anybody needs it is the caller's to know. Blocking.
+    pub(crate) fn remove(&self, id: &TemplateId, forgotten: Option<Snapshot>) -> Result<()> {
         let (place, going) = (self.place(id), self.folder.join(format!("{id}.old")));
         match fs::rename(&place, &going) {
-            Ok(()) => fs::remove_dir_all(&going).map_err(failed),
+            Ok(()) => {
+                // It is gone: what is left takes only room, until the next start.
+                if let Err(error) = fs::remove_dir_all(&going) {
+                    tracing::warn!(snapshot = %id, %error, "files of a deleted snapshot are left; the next start removes them");
+                }
+                Ok(())
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(failed(error)),
+            Err(error) => {
+                if let Some(snapshot) = forgotten {
+                    self.known.lock().insert(id.clone(), snapshot);
+                }
+                Err(failed(error))
+            }
         }
     }
 

@@ -1,0 +1,215 @@
+//! What clients ask of the node, and what they conclude from its answers.
+
+use std::{sync::Arc, time::Duration};
+
+use soulbox_runtime::{Error, Node};
+use soulbox_types::{
+    EndReason, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout, Purpose, SandboxId, SandboxSpec,
+    Secret, TemplateId, UnixMillis,
+};
+
+use crate::{
+    Life, Model,
+    known::{Create, Known, Told},
+};
+
+const LONG: Duration = Duration::from_hours(1);
+const MOST: usize = 8;
+const MOST_SNAPSHOTS: usize = 6;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Call {
+    Create(Box<SandboxSpec>),
+    Pause(Kept),
+    Resume(UnixMillis, Kept),
+    Kill,
+    SetDeadline(UnixMillis),
+    Snapshot(TemplateId),
+    DeleteSnapshot(TemplateId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    id: SandboxId,
+    call: Call,
+    result: Result<(), Error>,
+}
+
+impl Model {
+    pub(crate) fn call(&mut self, life: &mut Life) {
+        let ids: Vec<_> = self.known.keys().cloned().collect();
+        let snapshots: Vec<_> = self.snapshots.keys().cloned().collect();
+        let keep = if self.dice.one_in(2) {
+            Kept::Memory
+        } else {
+            Kept::Filesystem
+        };
+        let some = self.dice.pick(&ids).cloned();
+        let (id, call) = match (self.dice.below(24), some) {
+            (0..4, _) if ids.len() < MOST => {
+                let spec = self.spec(self.dice.pick(&snapshots).cloned());
+                (spec.id.clone(), Call::Create(Box::new(spec)))
+            }
+            (4..10, Some(id)) => (id, Call::Pause(keep)),
+            (10..17, Some(id)) => (id, Call::Resume(self.deadline(), keep)),
+            (17..19, Some(id)) => (id, Call::Kill),
+            (19..22, Some(id)) => (id, Call::SetDeadline(self.deadline())),
+            (22, Some(id)) if snapshots.len() < MOST_SNAPSHOTS => {
+                (id, Call::Snapshot(TemplateId::random()))
+            }
+            (23, Some(id)) => match self.dice.pick(&snapshots) {
+                Some(snapshot) => (id, Call::DeleteSnapshot(snapshot.clone())),
+                None => return,
+            },
+            _ => return,
+        };
+        self.note(&format!("{id}: {}", short(&call)));
+        self.expect(&id, &call);
+        let node = Arc::clone(&life.node);
+        life.calls.spawn(async move {
+            let result = match call.clone() {
+                Call::Create(spec) => node.create(*spec).await.map(drop),
+                Call::Pause(keep) => node.pause(&id, keep).await,
+                Call::Resume(deadline, want) => node.resume(&id, deadline, want).await.map(drop),
+                Call::Kill => node.destroy(&id, EndReason::Killed).await,
+                Call::SetDeadline(deadline) => node.set_deadline(&id, deadline).await,
+                Call::Snapshot(snapshot) => node.snapshot(&id, snapshot).await.map(drop),
+                Call::DeleteSnapshot(snapshot) => node.delete_snapshot(&snapshot).await,
+            };
+            Answer { id, call, result }
+        });
+    }
+
+    fn deadline(&self) -> UnixMillis {
+        let soon = self.dice.one_in(10);
+        let life = if soon {
+            Duration::from_millis(1 + self.dice.next() % 3)
+        } else {
+            // Each is another one, so that they can be told apart.
+            LONG + Duration::from_millis(self.dice.next() % 1_000_000)
+        };
+        UnixMillis::now().plus(life)
+    }
+
+    fn spec(&self, snapshot: Option<TemplateId>) -> SandboxSpec {
+        let on_timeout = match self.dice.below(3) {
+            0 => OnTimeout::Pause(Kept::Memory),
+            1 => OnTimeout::Pause(Kept::Filesystem),
+            _ => OnTimeout::Kill,
+        };
+        SandboxSpec {
+            id: SandboxId::random(),
+            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            template: "base".parse().unwrap_or_else(|_| TemplateId::random()),
+            build: None,
+            purpose: Purpose::User,
+            alias: None,
+            limits: Limits::default(),
+            env: [].into(),
+            metadata: [].into(),
+            network: NetworkPolicy::default(),
+            lifecycle: Lifecycle {
+                on_timeout,
+                ..Lifecycle::default()
+            },
+            snapshot,
+            volumes: Vec::new(),
+            access_token: None,
+            traffic_token: None,
+            node_token: Secret::random(),
+            created_at: UnixMillis::now(),
+            deadline: self.deadline(),
+        }
+    }
+
+    /// From now on it may be what was asked for.
+    fn expect(&mut self, id: &SandboxId, call: &Call) {
+        if let Call::Create(spec) = call {
+            let known = Known::new(spec.deadline, spec.lifecycle.on_timeout);
+            self.known.insert(id.clone(), known);
+        }
+        match call {
+            Call::Snapshot(snapshot) | Call::DeleteSnapshot(snapshot) => {
+                self.snapshots.insert(snapshot.clone(), None);
+            }
+            _ => {}
+        }
+        let known = self.known.get_mut(id).unwrap();
+        known.in_flight += 1;
+        known.calls += 1;
+        match call {
+            Call::Pause(keep) => {
+                known.may_be.insert((*keep).into());
+            }
+            Call::Resume(deadline, want) => {
+                known.may_be.insert(Told::Running);
+                let from_files = *want == Kept::Filesystem || known.died;
+                if from_files && known.may_be.contains(&Told::Memory) {
+                    known.may_be.insert(Told::Files);
+                }
+                known.deadlines.push(*deadline);
+            }
+            Call::Kill => {
+                known.may_be.insert(Told::Gone);
+                known.may_end.insert(EndReason::Killed.as_str());
+            }
+            Call::SetDeadline(deadline) => known.deadlines.push(*deadline),
+            Call::Create(_) | Call::Snapshot(_) | Call::DeleteSnapshot(_) => {}
+        }
+    }
+
+    /// It was answered: what may be is narrowed down, if nothing else happened meanwhile.
+    pub(crate) fn take(&mut self, answer: Answer) {
+        let Answer { id, call, result } = answer;
+        let said = result
+            .as_ref()
+            .map_or_else(ToString::to_string, |()| "ok".to_owned());
+        self.note(&format!("{id}: {} -> {said}", short(&call)));
+        match &call {
+            Call::Snapshot(snapshot) if result.is_ok() => {
+                self.snapshots.insert(snapshot.clone(), Some(true));
+            }
+            Call::DeleteSnapshot(snapshot) if result.is_ok() => {
+                self.snapshots.insert(snapshot.clone(), Some(false));
+            }
+            _ => {}
+        }
+        let Some(known) = self.known.get_mut(&id) else {
+            return;
+        };
+        known.in_flight -= 1;
+        match (&call, &result) {
+            (Call::Create(_), Ok(())) => {
+                known.create = Create::Acknowledged;
+                if known.may_end.is_empty() {
+                    known.may_be.remove(&Told::Gone);
+                }
+            }
+            (Call::Create(_), Err(_)) => {
+                known.create = Create::Refused;
+                known.may_be = [Told::Gone].into();
+            }
+            // Before its create has begun there is nothing to kill.
+            (Call::Kill, Ok(())) if known.create == Create::Acknowledged => {
+                known.may_be = [Told::Gone].into();
+            }
+            _ => {}
+        }
+        if known.calls > 1 || known.disturbed {
+            return;
+        }
+        match (call, result) {
+            (Call::Pause(keep), Ok(())) => known.may_be = [keep.into()].into(),
+            (Call::Resume(..), Ok(())) => known.may_be = [Told::Running].into(),
+            (Call::SetDeadline(deadline), Ok(())) => known.deadlines = vec![deadline],
+            _ => {}
+        }
+    }
+}
+
+fn short(call: &Call) -> String {
+    match call {
+        Call::Create(spec) => format!("create, {:?}", spec.lifecycle.on_timeout),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,425 @@
+//! Random interleavings of everything that can happen to sandboxes, over the real node with a
+//! runtime that knows what really is. See docs/lifecycle.md.
+//!
+//! - what is told is what is
+//! - a disk has at most one tree of processes, and is what it was when it is used again
+//! - a sandbox ends once, for one reason
+//! - whatever runs has a deadline that ends it
+//! - nothing acknowledged is missing after a restart
+//!
+//! `SOULBOX_MODEL_SEED` and `SOULBOX_MODEL_STEPS` choose another run.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod calls;
+mod dice;
+mod disk;
+mod known;
+mod world;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt::Debug,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
+use soulbox_runtime::{Node, NodeEvent};
+use soulbox_template::Templates;
+use soulbox_types::{EndReason, SandboxId, TemplateId};
+use tokio::{sync::broadcast, task::JoinSet};
+
+use calls::Answer;
+use dice::Dice;
+use disk::Disk;
+use known::{Create, Known, Told};
+use world::{ModelRuntime, World};
+
+const STEPS: usize = 100_000;
+/// Of a life of the server, at most.
+const LIFE: usize = 400;
+/// Real time, far more than anything takes.
+const QUIET_WITHIN: Duration = Duration::from_secs(30);
+/// Shown of a run that failed.
+const SHOWN: usize = 60;
+
+struct Model {
+    seed: u64,
+    dice: Arc<Dice>,
+    disk: Disk,
+    world: Arc<World>,
+    known: HashMap<SandboxId, Known>,
+    /// Whether it must be there; `None` when a call was not answered.
+    snapshots: HashMap<TemplateId, Option<bool>>,
+    trace: VecDeque<String>,
+    quiets: usize,
+    crashes: usize,
+}
+
+/// One life of the server.
+struct Life {
+    node: Arc<LocalNode>,
+    events: broadcast::Receiver<NodeEvent>,
+    calls: JoinSet<Answer>,
+}
+
+#[test]
+fn what_is_told_is_what_is_whatever_happens() {
+    let from_env = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    let seed = from_env("SOULBOX_MODEL_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        u64::try_from(now.unwrap().as_nanos() & u128::from(u64::MAX)).unwrap()
+    });
+    let steps = from_env("SOULBOX_MODEL_STEPS").map_or(STEPS, |n| usize::try_from(n).unwrap());
+    println!("seed {seed}, {steps} steps");
+    let mut model = Model::new(seed);
+    let mut left = steps;
+    while left > 0 {
+        let life = (1 + model.dice.below(LIFE)).min(left);
+        left -= life;
+        model.live(life);
+    }
+    println!(
+        "{} times quiet, {} restarts after a crash",
+        model.quiets, model.crashes
+    );
+    assert!(model.quiets > 0);
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let (dice, disk) = (Arc::new(Dice::new(seed)), Disk::new());
+        let world = World::new(Arc::clone(&dice), disk.path().join("sandboxes"));
+        Self {
+            seed,
+            dice,
+            world: Arc::new(world),
+            disk,
+            known: HashMap::new(),
+            snapshots: HashMap::new(),
+            trace: VecDeque::new(),
+            quiets: 0,
+            crashes: 0,
+        }
+    }
+
+    /// From a start of the server to a crash of it, or of the whole machine.
+    fn live(&mut self, steps: usize) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            // Waits for nothing but files: pauses pass when there is nothing else to do.
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let whole = runtime.block_on(async {
+            let mut life = self.start().await;
+            self.get_quiet(&mut life).await;
+            for _ in 0..steps {
+                self.step(&mut life).await;
+            }
+            if self.dice.one_in(2) {
+                self.get_quiet(&mut life).await;
+            }
+            self.dice.one_in(8)
+        });
+        // What a thread writes just now is written; everything else stops where it is.
+        runtime.shutdown_timeout(QUIET_WITHIN);
+        self.crashes += 1;
+        self.note(&if whole { "REBOOT" } else { "CRASH" });
+        for known in self.known.values_mut() {
+            known.server_crashed();
+            if whole {
+                known.machine_rebooted();
+            }
+        }
+        if whole {
+            self.world.reboot();
+        }
+        self.mend();
+    }
+
+    async fn start(&mut self) -> Life {
+        let path = |name: &str| -> PathBuf { self.disk.path().join(name) };
+        let config = NodeConfig {
+            sandboxes_dir: path("sandboxes"),
+            snapshots_dir: path("snapshots"),
+            ends_dir: path("ends"),
+            max_sandboxes: 100,
+            min_free_disk: 0,
+            templates: Arc::new(Templates::open(path("builds")).unwrap()),
+            ready_limit: Duration::from_secs(5),
+            pool: PoolConfig::off(),
+            admission: AdmissionConfig {
+                wait: Duration::from_millis(1),
+                ..AdmissionConfig::default()
+            },
+        };
+        let runtime = Arc::new(ModelRuntime(Arc::clone(&self.world)));
+        let node = LocalNode::open(config, runtime).await.unwrap();
+        Life {
+            events: node.events(),
+            node,
+            calls: JoinSet::new(),
+        }
+    }
+
+    async fn step(&mut self, life: &mut Life) {
+        match self.dice.below(100) {
+            0..70 => self.call(life),
+            70..76 => self.kill_processes(),
+            76..80 => self.break_something(),
+            80..84 => self.mend(),
+            84..98 => {
+                for _ in 0..self.dice.below(12) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            _ => self.get_quiet(life).await,
+        }
+        if self.dice.one_in(3) {
+            // A thread has time to finish what it writes.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.listen(life);
+    }
+
+    fn kill_processes(&mut self) {
+        let ids: Vec<_> = self.known.keys().cloned().collect();
+        if let Some(id) = self.dice.pick(&ids)
+            && self.world.kill(id)
+        {
+            self.note(&format!("the processes of {id} die"));
+            self.known.get_mut(id).unwrap().died();
+        }
+    }
+
+    fn break_something(&mut self) {
+        match self.dice.below(3) {
+            0 => {
+                self.note(&"the machine fails now and then");
+                self.world.fail_one_in(2 + self.dice.below(6));
+                return;
+            }
+            1 => {
+                self.note(&"the disk is full");
+                self.disk.fill();
+            }
+            _ => {
+                self.note(&"the disk is read-only");
+                self.disk.freeze();
+            }
+        }
+        for known in self.known.values_mut() {
+            (known.disturbed, known.unrecorded) = (true, true);
+        }
+    }
+
+    fn mend(&mut self) {
+        self.disk.mend();
+        self.world.fail_one_in(0);
+    }
+
+    /// Answers and events that have come.
+    fn listen(&mut self, life: &mut Life) {
+        while let Some(answer) = life.calls.try_join_next() {
+            self.take(answer.unwrap());
+        }
+        while let Ok(event) = life.events.try_recv() {
+            if let NodeEvent::Ended { id, reason, .. } = event {
+                self.note(&format!("{id} ended: {}", reason.as_str()));
+                if let Some(known) = self.known.get_mut(&id) {
+                    known.ends.push(reason);
+                }
+            }
+        }
+    }
+
+    /// With nothing broken any more, everything is answered and comes to rest as it should be.
+    async fn get_quiet(&mut self, life: &mut Life) {
+        self.mend();
+        let begun = Instant::now();
+        while !life.calls.is_empty() {
+            self.listen(life);
+            self.breathe(begun, "calls that are not answered").await;
+        }
+        loop {
+            self.listen(life);
+            match self.look(life).await {
+                Ok(()) => break,
+                Err(wrong) => self.breathe(begun, &wrong).await,
+            }
+        }
+        self.quiets += 1;
+        self.note(&"quiet");
+    }
+
+    async fn breathe(&self, begun: Instant, wrong: &str) {
+        if begun.elapsed() > QUIET_WITHIN || !self.world.wrongs().is_empty() {
+            self.fail(wrong);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Deadlines are of the real clock.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+
+    /// Compares what is told with what is and with what was answered.
+    async fn look(&mut self, life: &Life) -> Result<(), String> {
+        if let Some(wrong) = self.world.wrongs().first() {
+            self.fail(wrong);
+        }
+        let ends: HashMap<_, _> = life
+            .node
+            .unrecorded_ends()
+            .await
+            .into_iter()
+            .map(|end| (end.spec.id.clone(), end.reason))
+            .collect();
+        let mut gone = Vec::new();
+        for (id, known) in &self.known {
+            let told = Told::by(&*life.node, id);
+            let told = told.ok_or_else(|| format!("{id} is in no state"))?;
+            self.compare_with_truth(id, known, told)?;
+            if !known.may_be(told) {
+                return Err(format!(
+                    "{id} is told as {told:?} and may be {:?}",
+                    known.may_be
+                ));
+            }
+            if told == Told::Gone {
+                self.check_end(id, known, ends.get(id).copied())?;
+                gone.push(id.clone());
+            } else if !known.ends.is_empty() {
+                return Err(format!("{id} has ended and is {told:?}"));
+            }
+        }
+        for status in life.node.list() {
+            if !self.known.contains_key(&status.spec.id) {
+                return Err(format!("nobody asked for {}", status.spec.id));
+            }
+        }
+        self.look_at_snapshots(life)?;
+        for (id, known) in &mut self.known {
+            if let (Some(told), Some(status)) = (Told::by(&*life.node, id), life.node.get(id)) {
+                let deadline = status.spec.deadline;
+                let moved = known.is_expired() || known.disturbed || known.calls > 1;
+                if !moved && !known.deadlines.contains(&deadline) {
+                    return Err(format!("{id} has another deadline than was answered"));
+                }
+                known.settled(told, deadline);
+            }
+        }
+        for id in gone {
+            self.known.remove(&id);
+            life.node.forget_end(&id).await;
+        }
+        Ok(())
+    }
+
+    fn compare_with_truth(&self, id: &SandboxId, known: &Known, told: Told) -> Result<(), String> {
+        let frozen = self.world.frozen(id);
+        let is_true = match told {
+            Told::Running => frozen == Some(false),
+            Told::Memory => frozen == Some(true) || (known.died && frozen.is_none()),
+            Told::Files | Told::Gone => frozen.is_none(),
+        };
+        if !is_true {
+            return Err(format!(
+                "{id} is told as {told:?}, but its processes are {}",
+                match frozen {
+                    None => "not there",
+                    Some(true) => "frozen",
+                    Some(false) => "running",
+                }
+            ));
+        }
+        let folder = self.disk.path().join("sandboxes").join(id.as_str());
+        if (told == Told::Gone) == folder.exists() {
+            return Err(format!("{id} is told as {told:?}, but its folder is not"));
+        }
+        // What the next start will go by.
+        let rests = folder.join("paused.json").exists();
+        if rests != matches!(told, Told::Memory | Told::Files) {
+            return Err(format!("{id} is told as {told:?}, but not on disk"));
+        }
+        if told == Told::Running && known.in_flight == 0 && self.is_overdue(known) {
+            return Err(format!("{id} runs past its deadline"));
+        }
+        Ok(())
+    }
+
+    /// All deadlines that it may have are over.
+    fn is_overdue(&self, known: &Known) -> bool {
+        let now = soulbox_types::UnixMillis::now();
+        !known.deadlines.is_empty()
+            && known.deadlines.iter().all(|each| *each <= now)
+            && !known.disturbed
+    }
+
+    fn check_end(
+        &self,
+        id: &SandboxId,
+        known: &Known,
+        end: Option<EndReason>,
+    ) -> Result<(), String> {
+        if known.create != Create::Acknowledged {
+            return Ok(());
+        }
+        if known.ends.len() > 1 {
+            self.fail(&format!("{id} has ended {} times", known.ends.len()));
+        }
+        if !known.crashed && known.ends.is_empty() {
+            return Err(format!("nobody was told that {id} has ended"));
+        }
+        let Some(reason) = end else {
+            let lost_with_memory = known.crashed && known.unrecorded;
+            return if lost_with_memory {
+                Ok(())
+            } else {
+                Err(format!("nobody knows why {id} has ended"))
+            };
+        };
+        if !known.may_end(reason) {
+            return Err(format!(
+                "{id} has ended as {} and may have as {:?}",
+                reason.as_str(),
+                known.may_end
+            ));
+        }
+        match known.ends.first() {
+            Some(told) if *told != reason => Err(format!("{id} has two reasons")),
+            _ => Ok(()),
+        }
+    }
+
+    fn look_at_snapshots(&mut self, life: &Life) -> Result<(), String> {
+        let there: Vec<_> = life.node.snapshots().into_iter().map(|s| s.id).collect();
+        for (id, must_be) in &mut self.snapshots {
+            let is = there.contains(id);
+            if must_be.is_some_and(|must| must != is) {
+                return Err(format!("snapshot {id} is there: {is}"));
+            }
+            *must_be = Some(is);
+        }
+        if let Some(stray) = there.iter().find(|id| !self.snapshots.contains_key(*id)) {
+            return Err(format!("nobody asked for snapshot {stray}"));
+        }
+        self.snapshots.retain(|_, must_be| *must_be == Some(true));
+        Ok(())
+    }
+
+    fn note(&mut self, what: &impl Debug) {
+        if self.trace.len() == SHOWN {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{what:?}"));
+    }
+
+    fn fail(&self, wrong: &str) -> ! {
+        for line in &self.trace {
+            println!("{line}");
+        }
+        panic!("{wrong}; SOULBOX_MODEL_SEED={}", self.seed);
+    }
+}
