@@ -38,7 +38,9 @@ pub(crate) struct Answer {
 impl Model {
     pub(crate) fn call(&mut self, life: &mut Life) {
         let ids: Vec<_> = self.known.keys().cloned().collect();
-        let snapshots: Vec<_> = self.snapshots.keys().cloned().collect();
+        // Those that are being made or deleted have no use for anybody.
+        let there = self.snapshots.iter().filter(|(_, is)| **is == Some(true));
+        let snapshots: Vec<_> = there.map(|(id, _)| id.clone()).collect();
         let keep = if self.dice.one_in(2) {
             Kept::Memory
         } else {
@@ -144,7 +146,7 @@ impl Model {
             Call::Resume(deadline, want) => {
                 known.may_be.insert(Told::Running);
                 let from_files = *want == Kept::Filesystem || known.died;
-                if from_files && known.may_be.contains(&Told::Memory) {
+                if from_files && known.may_be(Told::Memory) {
                     known.may_be.insert(Told::Files);
                 }
                 known.deadlines.push(*deadline);

@@ -61,6 +61,8 @@ pub(crate) struct Known {
     pub(crate) crashed: bool,
     /// Its processes were killed, perhaps while it stood still: nobody looks for them then.
     pub(crate) died: bool,
+    /// It could not be paused when its time was over, and got more. The next start does not know.
+    postponed: bool,
     /// Events of this life of the server.
     pub(crate) ends: Vec<EndReason>,
 }
@@ -79,13 +81,14 @@ impl Known {
             unrecorded: false,
             crashed: false,
             died: false,
+            postponed: false,
             ends: Vec::new(),
         }
     }
 
     pub(crate) fn is_expired(&self) -> bool {
         let now = UnixMillis::now();
-        self.deadlines.iter().any(|deadline| *deadline <= now)
+        self.postponed || self.deadlines.iter().any(|deadline| *deadline <= now)
     }
 
     pub(crate) fn may_be(&self, told: Told) -> bool {
@@ -106,6 +109,7 @@ impl Known {
 
     /// Everything is quiet, and this is what it is.
     pub(crate) fn settled(&mut self, told: Told, deadline: UnixMillis) {
+        self.postponed = told == Told::Running && self.is_expired();
         self.may_be = [told].into();
         self.may_end.clear();
         self.deadlines = vec![deadline];
@@ -130,6 +134,11 @@ impl Known {
     pub(crate) fn server_crashed(&mut self) {
         self.in_flight = 0;
         self.crashed = true;
+        for by_itself in [Told::Memory, Told::Files] {
+            if self.may_be(by_itself) {
+                self.may_be.insert(by_itself);
+            }
+        }
         if self.died {
             // Whoever looks for them finds that they are gone.
             self.may_be.insert(Told::Files);
@@ -139,6 +148,11 @@ impl Known {
         if self.unrecorded {
             // Why it ended was in memory only.
             self.may_end.insert(EndReason::Died.as_str());
+            // An end that nobody was told of, and that could not be recorded, is none of one that
+            // rested: its files are there.
+            if self.may_be.contains(&Told::Gone) && self.may_be.len() > 1 {
+                self.may_be.insert(Told::Files);
+            }
         }
     }
 

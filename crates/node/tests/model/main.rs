@@ -28,7 +28,7 @@ use std::{
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Node, NodeEvent};
 use soulbox_template::Templates;
-use soulbox_types::{EndReason, SandboxId, TemplateId};
+use soulbox_types::{EndReason, SandboxId, TemplateId, UnixMillis};
 use tokio::{sync::broadcast, task::JoinSet};
 
 use calls::Answer;
@@ -287,6 +287,10 @@ impl Model {
                     known.may_be
                 ));
             }
+            let deadline = life.node.get(id).map(|status| status.spec.deadline);
+            if told == Told::Running && deadline.is_some_and(|end| end <= UnixMillis::now()) {
+                return Err(format!("{id} runs past its deadline"));
+            }
             if told == Told::Gone {
                 self.check_end(id, known, ends.get(id).copied())?;
                 gone.push(id.clone());
@@ -343,18 +347,7 @@ impl Model {
         if rests != matches!(told, Told::Memory | Told::Files) {
             return Err(format!("{id} is told as {told:?}, but not on disk"));
         }
-        if told == Told::Running && known.in_flight == 0 && self.is_overdue(known) {
-            return Err(format!("{id} runs past its deadline"));
-        }
         Ok(())
-    }
-
-    /// All deadlines that it may have are over.
-    fn is_overdue(&self, known: &Known) -> bool {
-        let now = soulbox_types::UnixMillis::now();
-        !known.deadlines.is_empty()
-            && known.deadlines.iter().all(|each| *each <= now)
-            && !known.disturbed
     }
 
     fn check_end(
