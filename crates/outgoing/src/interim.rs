@@ -32,7 +32,7 @@ pub fn is_flood(error: &(dyn StdError + 'static)) -> bool {
         let wrapped = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
-        if error.is::<Flood>() || wrapped.is_some_and(|inner| inner.is::<Flood>()) {
+        if error.is::<Flood>() || matches!(wrapped, Some(inner) if inner.is::<Flood>()) {
             return true;
         }
         next = error.source();

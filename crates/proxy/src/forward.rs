@@ -27,6 +27,7 @@ use crate::{
     refusal::Refusal,
     route::{self, Target},
     tunnel::Tunnel,
+    upload::Upload,
     ways::Way,
 };
 
@@ -56,6 +57,7 @@ impl Exchange {
         let client_upgrade = hyper::upgrade::on(&mut request);
         let (mut parts, body) = request.into_parts();
         prepare(&mut parts, self.ingress.host.as_ref());
+        let body = Upload::new(body, &self.proxy);
         let mut request = Request::from_parts(parts, body);
         let heads = Heads::default();
         heads.watch(&mut request);

@@ -131,11 +131,41 @@ async fn tiny_chunks_are_slowed_down_and_all_arrive() {
         .body(Empty::<Bytes>::new())
         .unwrap();
     let answer = within(sender.send_request(request)).await.unwrap();
-    let body = tokio::time::timeout(Duration::from_secs(60), answer.into_body().collect());
+    let body = tokio::time::timeout(Duration::from_mins(1), answer.into_body().collect());
     let body = body.await.unwrap().unwrap().to_bytes();
     assert_eq!(body.len(), CHUNKS);
     let slowed = world.proxy.counters().snapshot().slowed;
     assert!(slowed > 0);
+}
+
+/// The same the other way.
+#[tokio::test]
+async fn tiny_chunks_of_a_client_are_slowed_down_and_all_arrive() {
+    const CHUNKS: usize = 3_000;
+    let mut config = ProxyConfig::new("sbx.localhost");
+    config.small_pieces_per_second = 1_000;
+    let world = world_with(config).await;
+    world
+        .server(8080, |mut socket| async move {
+            read_head(&mut socket).await;
+            let body = read_until(&mut socket, "0\r\n\r\n").await;
+            let got = body.matches('x').count();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{got}");
+            drop(socket.write_all(answer.as_bytes()).await);
+        })
+        .await;
+    let mut client = world.connect().await;
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+        host()
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    let body = "1\r\nx\r\n".repeat(CHUNKS) + "0\r\n\r\n";
+    client.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(client.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.ends_with(&CHUNKS.to_string()), "{answer}");
+    assert!(world.proxy.counters().snapshot().slowed > 0);
 }
 
 /// A client that gives no window makes nobody ask whether the sandbox still lives.
@@ -158,7 +188,8 @@ async fn the_connection_into_a_sandbox_ends_with_it_whatever_the_client_does() {
                 let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n";
                 drop(socket.write_all(head.as_bytes()).await);
                 let (mut read, mut write) = socket.split();
-                let send = async { while write.write_all(&[7; 64 << 10]).await.is_ok() {} };
+                let piece = vec![7; 64 << 10];
+                let send = async { while write.write_all(&piece).await.is_ok() {} };
                 let hung_up = async { while read.read(&mut [0; 64]).await.is_ok_and(|n| n > 0) {} };
                 tokio::select! {
                     () = send => {}
