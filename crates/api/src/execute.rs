@@ -104,7 +104,9 @@ pub(crate) async fn languages(
 
 impl From<ExecuteError> for ApiError {
     fn from(error: ExecuteError) -> Self {
-        use ExecuteError::{Archive, NotAName, NotInstalled, Sandbox, TooLarge, UnknownLanguage};
+        use ExecuteError::{
+            Archive, Mute, NotAName, NotInstalled, Sandbox, TooLarge, UnknownLanguage,
+        };
         let message = error.to_string();
         match error {
             UnknownLanguage(_) => Self::bad_request(message).coded("unknown_language"),
@@ -112,6 +114,9 @@ impl From<ExecuteError> for ApiError {
             TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, message),
             NotAName(_) | Sandbox(soulbox_guest::Error::Refused { .. }) => {
                 Self::bad_request(message)
+            }
+            Mute { .. } => {
+                Self::new(StatusCode::GATEWAY_TIMEOUT, message).coded("sandbox_unreachable")
             }
             Sandbox(_) => Self::new(StatusCode::BAD_GATEWAY, message).coded("sandbox_unreachable"),
             Archive(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),

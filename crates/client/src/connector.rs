@@ -17,6 +17,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use soulbox_outgoing::{Bounded, Heads};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -81,7 +82,7 @@ impl Connector {
         // Key strokes must not wait for Nagle; without the option it is only slower.
         tcp.set_nodelay(true).ok();
         if !tls {
-            return Ok(Stream(TokioIo::new(Box::new(tcp))));
+            return Ok(Stream::new(tcp));
         }
 
         let name = ServerName::try_from(host.to_owned())
@@ -91,7 +92,7 @@ impl Connector {
             .await
             .map_err(|_| ConnectError::Tls(late()))?
             .map_err(ConnectError::Tls)?;
-        Ok(Stream(TokioIo::new(Box::new(stream))))
+        Ok(Stream::new(stream))
     }
 
     async fn tls_config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
@@ -134,11 +135,25 @@ impl Service<Uri> for Connector {
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-pub(crate) struct Stream(TokioIo<Box<dyn Duplex>>);
+pub(crate) struct Stream {
+    io: TokioIo<Bounded<Box<dyn Duplex>>>,
+    heads: Heads,
+}
+
+impl Stream {
+    fn new(stream: impl Duplex + 'static) -> Self {
+        let heads = Heads::default();
+        let stream: Box<dyn Duplex> = Box::new(stream);
+        Self {
+            io: TokioIo::new(heads.bound(stream)),
+            heads,
+        }
+    }
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().extra(self.heads.clone())
     }
 }
 
@@ -148,7 +163,7 @@ impl Read for Stream {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.io).poll_read(cx, buffer)
     }
 }
 
@@ -158,14 +173,14 @@ impl Write for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

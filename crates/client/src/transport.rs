@@ -10,6 +10,7 @@ use hyper_util::{
     client::legacy::{self, Client},
     rt::{TokioExecutor, TokioTimer},
 };
+use soulbox_outgoing::watch_pooled;
 use tokio::time::timeout;
 
 use crate::{
@@ -61,6 +62,7 @@ impl Transport {
             header::USER_AGENT,
             http::HeaderValue::from_static(concat!("soulbox/", env!("CARGO_PKG_VERSION"))),
         );
+        watch_pooled(&mut request);
         let url = origin(request.uri());
         self.pool
             .request(request)

@@ -464,3 +464,20 @@ async fn sizes_are_read_as_text_or_number() {
     let entry = envd(&client).stat("/a").await.unwrap();
     assert_eq!((entry.size, entry.mode), (12, 0o644));
 }
+
+#[tokio::test]
+async fn a_flood_of_interim_answers_is_given_up() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        drop(socket.read(&mut [0; 4096]).await);
+        let many = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+        while socket.write_all(many.as_bytes()).await.is_ok() {}
+    });
+    let client = client_of(&url);
+    let listed = tokio::time::timeout(std::time::Duration::from_secs(10), client.api_keys());
+    let error = listed.await.expect("in time").unwrap_err();
+    assert!(matches!(error, Error::Broken { .. }), "{error:?}");
+}

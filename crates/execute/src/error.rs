@@ -1,4 +1,4 @@
-use std::io;
+use std::{io, time::Duration};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -15,12 +15,26 @@ pub enum Error {
     },
     #[error("code and stdin are larger than {limit} bytes together: write a file and run that")]
     TooLarge { limit: usize },
+    #[error(
+        "the sandbox did not answer within {} s while {what}: what runs in it may use all of its \
+         cpu, or have stopped envd; try again, or kill it", limit.as_secs()
+    )]
+    Mute { what: &'static str, limit: Duration },
     #[error("{0:?} cannot name a variable")]
     NotAName(String),
     #[error("the code could not be packed")]
     Archive(#[source] io::Error),
     #[error(transparent)]
-    Sandbox(#[from] soulbox_guest::Error),
+    Sandbox(soulbox_guest::Error),
+}
+
+impl From<soulbox_guest::Error> for Error {
+    fn from(error: soulbox_guest::Error) -> Self {
+        match error {
+            soulbox_guest::Error::TooSlow { what, limit } => Self::Mute { what, limit },
+            error => Self::Sandbox(error),
+        }
+    }
 }
 
 fn known() -> String {

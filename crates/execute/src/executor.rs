@@ -14,6 +14,9 @@ use crate::{
 
 /// Probes start a program at most; a busy sandbox may need a while.
 const PROBE_LIMIT: Duration = Duration::from_secs(20);
+/// Until a program runs. Whoever waits for the result should not wait for a sandbox that is mute.
+const START_LIMIT: Duration = Duration::from_secs(10);
+const PLACE_LIMIT: Duration = Duration::from_secs(30);
 const TIDY_LIMIT: Duration = Duration::from_secs(20);
 const STDIN: &str = ".soulbox-stdin";
 const LARGEST_CODE: usize = 8 << 20;
@@ -32,7 +35,9 @@ struct Account {
 
 impl Executor {
     pub fn new(guest: Guest) -> Self {
-        Self { guest }
+        Self {
+            guest: guest.starting_within(START_LIMIT),
+        }
     }
 
     /// Names of the languages that this sandbox can run.
@@ -42,9 +47,7 @@ impl Executor {
             language.toolchains.iter().map(move |t| t.when(&say))
         });
         let script: String = each.collect();
-        let phase = self
-            .shell(&script, &[], user, None, PROBE_LIMIT, 64 << 10)
-            .await?;
+        let phase = self.look(&script, user, 64 << 10).await?;
         let found = |language: &&Language| phase.stdout.lines().any(|line| line == language.name);
         Ok(LANGUAGES
             .iter()
@@ -121,6 +124,21 @@ impl Executor {
             .await
     }
 
+    /// What a short script finds. One that does not end found nothing out, neither that something
+    /// is there nor that it is not.
+    async fn look(&self, script: &str, user: Option<&str>, max_output: usize) -> Result<Phase> {
+        let phase = self
+            .shell(script, &[], user, None, PROBE_LIMIT, max_output)
+            .await?;
+        if phase.timed_out {
+            return Err(Error::Mute {
+                what: "looking for the language",
+                limit: PROBE_LIMIT,
+            });
+        }
+        Ok(phase)
+    }
+
     /// The first toolchain that is there, and who will run it.
     async fn probe(
         &self,
@@ -131,9 +149,7 @@ impl Executor {
         let choices = numbered.map(|(number, t)| t.when(&format!("exit {}", FIRST + number)));
         let choices: String = choices.collect();
         let script = format!("echo $(id -u) $(id -g)\n{choices}exit 1\n");
-        let phase = self
-            .shell(&script, &[], user, None, PROBE_LIMIT, 4 << 10)
-            .await?;
+        let phase = self.look(&script, user, 4 << 10).await?;
         let chosen = phase
             .exit_code
             .and_then(|code| usize::try_from(code).ok()?.checked_sub(FIRST))
@@ -171,7 +187,14 @@ impl Executor {
             keep_owners: true,
             ..CopyIn::default()
         };
-        Ok(self.guest.copy_in(&copy, io::Cursor::new(archive)).await?)
+        let copying = self.guest.copy_in(&copy, io::Cursor::new(archive));
+        match tokio::time::timeout(PLACE_LIMIT, copying).await {
+            Ok(copied) => Ok(copied?),
+            Err(_elapsed) => Err(Error::Mute {
+                what: "putting the code in place",
+                limit: PLACE_LIMIT,
+            }),
+        }
     }
 
     /// By a login shell, so that what profiles add to `PATH` is found.

@@ -3,6 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http_body_util::BodyExt;
 use serde::Deserialize;
+use soulbox_outgoing::Pace;
 use tokio::time::timeout;
 
 use crate::{
@@ -25,6 +26,8 @@ pub(crate) enum Event {
 pub(crate) struct Events {
     exchange: Exchange,
     decoder: Decoder,
+    /// Messages may be tiny, and say nothing.
+    pace: Pace,
 }
 
 impl Events {
@@ -32,14 +35,17 @@ impl Events {
         Self {
             exchange,
             decoder: Decoder::default(),
+            pace: Pace::default(),
         }
     }
 
     /// The next event. After [`Event::Ended`] there is none. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
+            self.pace.next().await;
             match self.decoder.take_frame()? {
                 Some(Frame::Message(message)) => {
+                    self.pace.took(message.len());
                     if let Some(event) = parse(&message)? {
                         return Ok(event);
                     }
@@ -64,6 +70,7 @@ impl Events {
             Ok(Some(Err(error))) => Err(Error::cut(WHAT, error)),
             Ok(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
+                    self.pace.took(data.len());
                     self.decoder.feed(data);
                 }
                 Ok(())

@@ -4,10 +4,11 @@ use std::{io, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited, combinators::UnsyncBoxBody};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use soulbox_outgoing::{Flood, Heads, is_flood, whole};
 use soulbox_runtime::DynStream;
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -43,23 +44,28 @@ impl Drop for Connection {
 /// Sends the request and waits for the head of the answer. The caller bounds the time.
 pub(crate) async fn send(
     stream: DynStream,
-    request: Request<Body>,
+    mut request: Request<Body>,
     what: &'static str,
 ) -> Result<Exchange> {
+    let heads = Heads::default();
+    heads.watch(&mut request);
     let (mut sender, driver) = http1::Builder::new()
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(heads.bound(stream)))
         .await
         .map_err(|error| Error::cut(what, error))?;
     let connection = Connection(tokio::spawn(async move {
         // What went wrong is told to whoever waits for the answer.
         let _told_there = driver.await;
     }));
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| Error::cut(what, error))?;
+    let response = sender.send_request(request).await.map_err(|error| {
+        if is_flood(&error) {
+            Error::protocol(Flood)
+        } else {
+            Error::cut(what, error)
+        }
+    })?;
     Ok(Exchange {
         response,
         _connection: connection,
@@ -79,9 +85,9 @@ impl Exchange {
 
     /// The whole body, if it is short.
     pub(crate) async fn whole(self, what: &'static str) -> Result<Bytes> {
-        let body = Limited::new(self.response.into_body(), MAX_ANSWER);
-        match timeout(CALL_LIMIT, body.collect()).await {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
+        let body = whole(self.response.into_body(), MAX_ANSWER);
+        match timeout(CALL_LIMIT, body).await {
+            Ok(Ok(body)) => Ok(body),
             Ok(Err(error)) => Err(Error::cut(what, error)),
             Err(_) => Err(Error::TooSlow {
                 what,

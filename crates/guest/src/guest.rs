@@ -24,6 +24,7 @@ pub struct Guest {
     dial: Arc<dyn Dial>,
     node_token: Secret,
     access_token: Option<Secret>,
+    pub(crate) start_limit: Duration,
 }
 
 impl fmt::Debug for Guest {
@@ -76,7 +77,15 @@ impl Guest {
             dial,
             node_token,
             access_token,
+            start_limit: CALL_LIMIT,
         }
+    }
+
+    /// How long it may take until a command runs, for callers with somebody who waits.
+    #[must_use]
+    pub fn starting_within(mut self, limit: Duration) -> Self {
+        self.start_limit = limit;
+        self
     }
 
     /// Changes envd's settings, all at once. Processes that run already keep what they have.

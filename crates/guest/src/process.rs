@@ -3,12 +3,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::task::JoinHandle;
 
 use crate::{
     Error, Guest, GuestCommand, GuestExit, Result,
     events::{Event, Events},
-    exchange::CALL_LIMIT,
     run::new_tag,
 };
 
@@ -29,18 +28,9 @@ pub struct GuestProcess {
 impl Guest {
     /// Returns when the process runs.
     pub async fn start(&self, command: &GuestCommand) -> Result<GuestProcess> {
-        let what = "starting a command";
-        let limit = CALL_LIMIT;
-        let starting = async {
-            let mut events = self.follow_new(command, &new_tag(), None).await?;
-            match events.next().await? {
-                Event::Started { pid } => Ok((pid, events)),
-                _ => Err(Error::protocol("a process stream without a start")),
-            }
+        let (Event::Started { pid }, events) = self.begin(command, &new_tag(), None).await? else {
+            return Err(Error::protocol("a process stream without a start"));
         };
-        let (pid, events) = timeout(limit, starting)
-            .await
-            .unwrap_or(Err(Error::TooSlow { what, limit }))?;
         let tail = Arc::new(Mutex::new(VecDeque::new()));
         Ok(GuestProcess {
             pid,

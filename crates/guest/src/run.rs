@@ -13,6 +13,7 @@ use crate::{
     guest::{encode, full},
 };
 
+const STARTING: &str = "starting a command";
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// envd ends the process at the limit itself, and says so; this is how long it may take to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -40,13 +41,14 @@ impl Guest {
         };
         let mut end = EndOnDrop::new(self, &command.user);
         let run = async {
-            let mut events = self.follow_new(command, &end.tag, Some(limit)).await?;
+            let (mut event, mut events) = self.begin(command, &end.tag, Some(limit)).await?;
             loop {
-                match events.next().await? {
+                match event {
                     Event::Started { .. } => end.started = true,
                     Event::Output(stream, bytes) => output(stream, &bytes),
                     Event::Ended(exit) => return Ok(exit),
                 }
+                event = events.next().await?;
             }
         };
         match timeout(limit.saturating_add(GRACE), run).await {
@@ -68,8 +70,24 @@ impl Guest {
         }
     }
 
-    /// Starts a process and gives its events, of which the first is its start.
-    pub(crate) async fn follow_new(
+    /// Starts a process, and gives its first event, which is its start, and those that follow.
+    pub(crate) async fn begin(
+        &self,
+        command: &GuestCommand,
+        tag: &str,
+        limit: Option<Duration>,
+    ) -> Result<(Event, Events)> {
+        let starting = async {
+            let mut events = self.follow_new(command, tag, limit).await?;
+            Ok((events.next().await?, events))
+        };
+        let (what, limit) = (STARTING, self.start_limit);
+        timeout(limit, starting)
+            .await
+            .unwrap_or(Err(Error::TooSlow { what, limit }))
+    }
+
+    async fn follow_new(
         &self,
         command: &GuestCommand,
         tag: &str,
@@ -91,8 +109,7 @@ impl Guest {
             request = request.header("connect-timeout-ms", millis);
         }
         let body = full(frames::encode(&encode(&start)?)?);
-        let what = "starting a command";
-        let exchange = self.call(request, body, what, CALL_LIMIT).await?;
+        let exchange = self.call(request, body, STARTING, CALL_LIMIT).await?;
         Ok(Events::new(exchange))
     }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::Method;
 use http_body_util::BodyExt;
+use soulbox_outgoing::Pace;
 use tokio::{
     io::{AsyncRead, ReadBuf},
     time::timeout,
@@ -44,10 +45,15 @@ impl Guest {
         let exchange = self
             .call(request, full(Bytes::new()), "files were read", CALL_LIMIT)
             .await?;
-        let chunks = stream::unfold(Some(exchange), |exchange| async move {
-            let mut exchange = exchange?;
+        let state = Some((exchange, Pace::default()));
+        let chunks = stream::unfold(state, |state| async move {
+            let (mut exchange, mut pace) = state?;
+            pace.next().await;
             match chunk(&mut exchange).await {
-                Ok(Some(chunk)) => Some((Ok(chunk), Some(exchange))),
+                Ok(Some(chunk)) => {
+                    pace.took(chunk.len());
+                    Some((Ok(chunk), Some((exchange, pace))))
+                }
                 Ok(None) => None,
                 Err(error) => Some((Err(error), None)),
             }

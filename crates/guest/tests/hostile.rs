@@ -240,3 +240,85 @@ fn tokens_are_not_shown() {
     );
     assert!(!format!("{guest:?}").contains("hunter2"));
 }
+
+/// Answers like [`Impostor`] with [`Then::Repeat`], and counts; hangs up after `most` times.
+struct Flooder {
+    head: Vec<u8>,
+    again: Vec<u8>,
+    most: usize,
+    sent: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Dial for Flooder {
+    async fn dial(&self, _: u16) -> soulbox_runtime::Result<DynStream> {
+        let (ours, mut theirs) = duplex(16 << 10);
+        let (head, again, most) = (self.head.clone(), self.again.clone(), self.most);
+        let sent = self.sent.clone();
+        tokio::spawn(async move {
+            let asked = theirs.read(&mut [0; 1024]).await;
+            if asked.is_err() || theirs.write_all(&head).await.is_err() {
+                return;
+            }
+            for _ in 0..most {
+                if theirs.write_all(&again).await.is_err() {
+                    return;
+                }
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        Ok(Box::new(ours))
+    }
+}
+
+fn flooded(head: &[u8], again: &[u8], most: usize) -> (Guest, Arc<AtomicUsize>) {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let dial = Flooder {
+        head: head.to_vec(),
+        again: again.to_vec(),
+        most,
+        sent: sent.clone(),
+    };
+    let guest = Guest::with_tokens(Arc::new(dial), Secret::new("node"), None);
+    (guest, sent)
+}
+
+#[tokio::test]
+async fn a_flood_of_interim_answers_is_given_up_soon() {
+    let (guest, sent) = flooded(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 1_000_000);
+    let exit = run(&guest).await;
+    assert!(matches!(exit, Err(Error::Protocol(_))), "{exit:?}");
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent < 3_000, "{sent} were taken");
+}
+
+/// Each says that the command still runs.
+#[tokio::test(start_paused = true)]
+async fn messages_that_say_nothing_cost_no_more_work_than_time_allows() {
+    let nothing = frame(0, r#"{"event":{}}"#);
+    let (guest, sent) = flooded(&stream(&started()), &nothing, 1_000_000);
+    let command = GuestCommand::login_shell("true", "user");
+    let limit = Duration::from_secs(1);
+    let exit = guest.run(&command, &mut |_, _| {}, limit).await;
+    assert!(matches!(exit, Err(Error::TooSlow { .. })), "{exit:?}");
+    let sent = sent.load(Ordering::SeqCst);
+    assert!(sent < 200_000, "{sent} were taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_or_a_tree_in_tiny_chunks_costs_no_more_work_than_time_allows() {
+    let head = "HTTP/1.1 500 x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (guest, _) = flooded(head.as_bytes(), b"1\r\nx\r\n", 100_000);
+    let begun = tokio::time::Instant::now();
+    let refused = run(&guest).await;
+    assert!(matches!(refused, Err(Error::CutOff { .. })), "{refused:?}");
+    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let (guest, _) = flooded(head.as_bytes(), b"1\r\nx\r\n", 100_000);
+    let mut read = Vec::new();
+    let tree = guest.tree("/x").await.unwrap().read_to_end(&mut read).await;
+    assert!(tree.is_err());
+    assert_eq!(read.len(), 100_000);
+    // Four times the burst in each.
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(7), "{took:?}");
+}

@@ -1,6 +1,6 @@
 //! What can go wrong between a reference and a stack of directories.
 
-use std::{io, net::IpAddr, path::Path};
+use std::{io, path::Path};
 
 use crate::layer::LayerError;
 
@@ -14,10 +14,17 @@ pub enum Error {
     #[error("image reference {reference:?}: {reason}")]
     Reference { reference: String, reason: String },
     #[error(
-        "{host} is at {address}, a private or local address: if this registry is yours, add \
+        "{host} is a private or local address: if this registry is yours, add \"{host}\" to \
+         registry_allow in the server's configuration"
+    )]
+    PrivateAddress { host: String },
+    /// Either it has none at all, or only private ones: which of the two is not told, as the name
+    /// may be one of the operator's own network and the user a stranger.
+    #[error(
+        "{host} has no address on the internet: is the name right? If this registry is yours, add \
          \"{host}\" to registry_allow in the server's configuration"
     )]
-    PrivateAddress { host: String, address: IpAddr },
+    NoPublicAddress { host: String },
     #[error(
         "{host} would be asked without encryption: if this registry is yours, add \"{host}\" to \
          registry_allow in the server's configuration"
@@ -112,6 +119,7 @@ impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Connect { .. }
+            | Self::NoPublicAddress { .. }
             | Self::Http { .. }
             | Self::Silent { .. }
             | Self::RateLimited { .. } => true,

@@ -1,7 +1,6 @@
 //! The client's side of the OCI distribution protocol.
 //!
 //! # Layout
-//! - `address`: which addresses belong to the internet
 //! - `policy`: whom the operator trusts to be elsewhere, or to speak plain http
 //! - `connect`, `tls`: connections to the very address that was checked
 //! - `http`: one request, redirects included
@@ -11,7 +10,6 @@
 //! - `session`: one repository of one registry
 //! - `blob`: downloads that survive a cut connection
 
-mod address;
 mod aws;
 mod backoff;
 mod blob;
@@ -72,7 +70,8 @@ impl Registries {
         match (own.await, of_mirror) {
             (Ok(found), _) => Ok(found),
             // A machine that only reaches its mirror: what that one said is the reason.
-            (Err(Error::Connect { .. }), Some(error)) | (Err(error), _) => Err(error),
+            (Err(Error::Connect { .. } | Error::NoPublicAddress { .. }), Some(error))
+            | (Err(error), _) => Err(error),
         }
     }
 }

@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::Empty;
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::TokioIo;
+use soulbox_outgoing::{Heads, whole};
 use soulbox_runtime::{DynStream, LogEntry};
 use soulbox_types::{NODE_TOKEN_HEADER, Secret};
+use tokio_util::task::AbortOnDropHandle;
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 2 << 20;
@@ -32,19 +34,42 @@ async fn ask(
     stream: DynStream,
     token: &Secret,
 ) -> Result<Vec<LogEntry>, Box<dyn std::error::Error + Send + Sync>> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let driver = tokio::spawn(connection);
-    let request = Request::get("/soulbox/logs")
+    let heads = Heads::default();
+    let stream = TokioIo::new(heads.bound(stream));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+    // Ends with this call, also when it is given up.
+    let _driver = AbortOnDropHandle::new(tokio::spawn(connection));
+    let mut request = Request::get("/soulbox/logs")
         .header("host", "localhost")
         .header(NODE_TOKEN_HEADER, token.expose())
         .body(Empty::<Bytes>::new())?;
+    heads.watch(&mut request);
     let response = sender.send_request(request).await?;
-    let body = Limited::new(response.into_body(), MAX_BYTES)
-        .collect()
-        .await?
-        .to_bytes();
-    drop(sender);
-    driver.abort();
+    let body = whole(response.into_body(), MAX_BYTES).await?;
     Ok(serde_json::from_slice(&body)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_of_interim_answers_is_given_up_soon() {
+        let (ours, mut theirs) = tokio::io::duplex(16 << 10);
+        let flood = tokio::spawn(async move {
+            let mut sent = 0_usize;
+            drop(theirs.read(&mut [0; 1024]).await);
+            let many = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100);
+            while theirs.write_all(&many).await.is_ok() {
+                sent += many.len();
+            }
+            sent
+        });
+        let entries = from_envd(Box::new(ours), &Secret::new("x")).await;
+        assert!(entries.is_empty());
+        let sent = flood.await.unwrap();
+        assert!(sent < 256 << 10, "{sent} bytes were taken");
+    }
 }

@@ -7,13 +7,14 @@
 use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
+use soulbox_outgoing::Pace;
 use soulbox_types::SandboxId;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -40,11 +41,13 @@ pub(crate) struct ResponseBody {
     pub(crate) ends_with_connection: bool,
     pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(crate) idle: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) pace: Pace,
     pub(crate) open: OpenStream,
     pub(crate) proxy: Arc<Inner>,
 }
 
-/// Held as long as the stream is open. Dropping it closes the connection to the sandbox.
+/// Held as long as the stream is open. Dropping it closes the connection to the sandbox, which may
+/// be closed before: it ends with the sandbox, a stream when its client takes notice.
 pub(crate) struct OpenStream {
     counters: Arc<Counters>,
     _stream: Stream,
@@ -63,6 +66,10 @@ impl OpenStream {
             _stream: stream,
             _connection: connection,
         }
+    }
+
+    fn was_slowed(&self) {
+        self.counters.slowed.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn was_cut(&self) {
@@ -95,14 +102,27 @@ impl HttpBody for ResponseBody {
         if self.ended.as_mut().poll(cx).is_ready() {
             return self.cut(Cut::SandboxEnded);
         }
+        ready!(self.pace.poll_next(cx));
         loop {
             return match Pin::new(&mut self.answer).poll_frame(cx) {
                 // Clients with HTTP/2 count empty frames as an attack.
                 Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {
                     continue;
                 }
-                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Some(Ok(frame))),
+                Poll::Ready(Some(Ok(frame))) => {
+                    if frame
+                        .data_ref()
+                        .is_some_and(|data| self.pace.took(data.len()))
+                    {
+                        self.open.was_slowed();
+                    }
+                    Poll::Ready(Some(Ok(frame)))
+                }
                 Poll::Ready(Some(Err(error))) => self.cut(Cut::BrokenOff(error)),
+                // The connection ended with the sandbox, since we asked.
+                Poll::Ready(None) if self.ended.as_mut().poll(cx).is_ready() => {
+                    self.cut(Cut::SandboxEnded)
+                }
                 Poll::Ready(None)
                     if self.ends_with_connection && !self.proxy.lives.runs(&self.id) =>
                 {

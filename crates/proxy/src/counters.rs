@@ -8,6 +8,7 @@ pub struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) crowded_out: AtomicU64,
     pub(crate) cut: AtomicU64,
+    pub(crate) slowed: AtomicU64,
     pub(crate) open: AtomicU64,
     pub(crate) to_sandboxes: AtomicU64,
     pub(crate) from_sandboxes: AtomicU64,
@@ -24,6 +25,8 @@ pub struct CountersSnapshot {
     pub crowded_out: u64,
     /// Streams aborted because the sandbox or its server broke off.
     pub cut: u64,
+    /// Times that a body in tiny pieces was made to wait.
+    pub slowed: u64,
     /// Streams that are open now.
     pub open: u64,
     /// Bytes written to ports inside.
@@ -39,6 +42,7 @@ impl Counters {
             refused: self.refused.load(Relaxed),
             crowded_out: self.crowded_out.load(Relaxed),
             cut: self.cut.load(Relaxed),
+            slowed: self.slowed.load(Relaxed),
             open: self.open.load(Relaxed),
             bytes_to_sandboxes: self.to_sandboxes.load(Relaxed),
             bytes_from_sandboxes: self.from_sandboxes.load(Relaxed),

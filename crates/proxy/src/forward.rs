@@ -11,6 +11,7 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use soulbox_outgoing::Heads;
 use soulbox_runtime::DynStream;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -26,6 +27,7 @@ use crate::{
     refusal::Refusal,
     route::{self, Target},
     tunnel::Tunnel,
+    upload::Upload,
     ways::Way,
 };
 
@@ -55,7 +57,10 @@ impl Exchange {
         let client_upgrade = hyper::upgrade::on(&mut request);
         let (mut parts, body) = request.into_parts();
         prepare(&mut parts, self.ingress.host.as_ref());
-        let request = Request::from_parts(parts, body);
+        let body = Upload::new(body, &self.proxy);
+        let mut request = Request::from_parts(parts, body);
+        let heads = Heads::default();
+        heads.watch(&mut request);
 
         let Self {
             proxy,
@@ -72,7 +77,11 @@ impl Exchange {
         let connection = if ingress.tls {
             let host = request.headers().get(header::HOST);
             let host = host.and_then(|host| host.to_str().ok());
-            let wrapped = inner_tls::wrap(connection, host).await;
+            let wrapped = tokio::select! {
+                biased;
+                () = stream.life.ended().cancelled() => return Err(Refusal::NotFound(target.id)),
+                wrapped = inner_tls::wrap(connection, host) => wrapped,
+            };
             wrapped.map_err(|error| {
                 tracing::debug!(sandbox_id = %target.id, port = target.port, %error, "no TLS inside");
                 bad_answer()
@@ -92,15 +101,19 @@ impl Exchange {
             .max_buf_size(MAX_ANSWER_BUFFER)
             .preserve_header_case(true)
             .title_case_headers(true)
-            .handshake(TokioIo::new(io))
+            .handshake(TokioIo::new(heads.bound(io)))
             .await
             .map_err(|_| bad_answer())?;
+        let life = Arc::clone(&stream.life);
+        let ended = life.ended().clone();
+        // By itself: whoever does not take the answer would keep it, and with it the sandbox's
+        // network and a descriptor, for as long as it likes.
         let connection = tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
+            let connection = ended.run_until_cancelled_owned(connection.with_upgrades());
+            if let Some(Err(error)) = connection.await {
                 tracing::trace!(%error, "a connection into a sandbox ended");
             }
         });
-        let life = Arc::clone(&stream.life);
         let open = OpenStream::new(
             Arc::clone(&proxy.counters),
             stream,
@@ -158,6 +171,7 @@ impl Exchange {
             ends_with_connection,
             ended: Box::pin(life.ended().clone().cancelled_owned()),
             idle: Box::pin(activity.idle(idle_limit)),
+            pace: life.pace(),
             open,
             proxy,
         };

@@ -30,6 +30,7 @@ mod route;
 mod seldom;
 mod signature;
 mod tunnel;
+mod upload;
 mod wake;
 mod ways;
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use soulbox_outgoing::{Bucket, Pace};
 use soulbox_runtime::{Node, NodeEvent};
 use soulbox_types::{SandboxId, SandboxState};
 use tokio::sync::broadcast::error::RecvError;
@@ -19,15 +20,22 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 /// Events tell at once; this finds what an event did not tell (missed, or sent before its time).
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Life {
     ended: CancellationToken,
     streams: AtomicUsize,
+    /// Of all its streams together.
+    small_pieces: Arc<Bucket>,
 }
 
 impl Life {
     pub(crate) fn ended(&self) -> &CancellationToken {
         &self.ended
+    }
+
+    /// For one of its streams.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace::sharing(Arc::clone(&self.small_pieces))
     }
 
     /// Waits a moment for the news that the sandbox is gone; true when it came.
@@ -66,14 +74,16 @@ pub(crate) struct Lives {
 struct Shared {
     node: Arc<dyn Node>,
     lives: Mutex<HashMap<SandboxId, Arc<Life>>>,
+    small_pieces_per_second: u32,
 }
 
 impl Lives {
     /// Must be called within a tokio runtime.
-    pub(crate) fn watch(node: Arc<dyn Node>) -> Self {
+    pub(crate) fn watch(node: Arc<dyn Node>, small_pieces_per_second: u32) -> Self {
         let shared = Arc::new(Shared {
             node,
             lives: Mutex::default(),
+            small_pieces_per_second,
         });
         let watcher = tokio::spawn(watch(Arc::clone(&shared)));
         Self {
@@ -86,7 +96,7 @@ impl Lives {
         if !self.shared.runs(id) {
             return Err(NotOpened::NotRunning);
         }
-        let life = Arc::clone(self.shared.lock().entry(id.clone()).or_default());
+        let life = self.shared.life(id);
         // Asked again: an end between the two questions found no life to cut.
         if !self.shared.runs(id) {
             self.shared.end(id);
@@ -107,6 +117,18 @@ impl Lives {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<Life>>> {
         self.lives.lock()
+    }
+
+    fn life(&self, id: &SandboxId) -> Arc<Life> {
+        let mut lives = self.lock();
+        let life = lives.entry(id.clone()).or_insert_with(|| {
+            Arc::new(Life {
+                ended: CancellationToken::new(),
+                streams: AtomicUsize::new(0),
+                small_pieces: Arc::new(Bucket::new(self.small_pieces_per_second)),
+            })
+        });
+        Arc::clone(life)
     }
 
     fn runs(&self, id: &SandboxId) -> bool {

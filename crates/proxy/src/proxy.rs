@@ -35,6 +35,8 @@ pub struct ProxyConfig {
     pub max_streams_per_sandbox: usize,
     /// Of all sandboxes together.
     pub ways: WayLimits,
+    /// Of bodies from one sandbox, in pieces too small to be worth the work of passing them on.
+    pub small_pieces_per_second: u32,
 }
 
 impl ProxyConfig {
@@ -44,6 +46,7 @@ impl ProxyConfig {
             idle_timeout: Duration::from_hours(1),
             max_streams_per_sandbox: 2048,
             ways: WayLimits::default(),
+            small_pieces_per_second: 20_000,
         }
     }
 }
@@ -68,7 +71,7 @@ pub(crate) struct Inner {
 impl Proxy {
     /// Must be called within a tokio runtime: it watches the node for sandboxes that end.
     pub fn new(node: Arc<dyn Node>, config: ProxyConfig) -> Self {
-        let lives = Lives::watch(Arc::clone(&node));
+        let lives = Lives::watch(Arc::clone(&node), config.small_pieces_per_second);
         let ways = Ways::new(config.ways);
         Self {
             inner: Arc::new(Inner {
@@ -201,13 +204,14 @@ impl Inner {
     }
 
     fn signer(&self, file: &SignedFile) -> Option<Target> {
+        let check = file.check()?;
         let status = self.node.list().into_iter().find(|status| {
             status.state == SandboxState::Running
                 && status
                     .spec
                     .access_token
                     .as_ref()
-                    .is_some_and(|token| file.made_with(token))
+                    .is_some_and(|token| check.made_with(token))
         })?;
         Some(Target {
             id: status.spec.id.clone(),

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method, Uri, header};
 use soulbox_types::SandboxId;
 
-use crate::signature::SignedFile;
+use crate::signature::{NotSigned, SignedFile};
 
 const SANDBOX_ID_HEADER: &str = "e2b-sandbox-id";
 const SANDBOX_PORT_HEADER: &str = "e2b-sandbox-port";
@@ -50,7 +50,11 @@ pub(crate) fn route(domain: &str, method: &Method, uri: &Uri, headers: &HeaderMa
         ),
         (Some(_), None) => Route::Bad("the header E2b-Sandbox-Port is missing"),
         (None, Some(_)) => Route::Bad("the header E2b-Sandbox-Id is missing"),
-        (None, None) => SignedFile::of(method, uri).map_or(Route::NotOurs, Route::Signed),
+        (None, None) => match SignedFile::of(method, uri) {
+            Ok(file) => Route::Signed(file),
+            Err(NotSigned::Unsigned) => Route::NotOurs,
+            Err(NotSigned::TooLong(text)) => Route::Bad(text),
+        },
     }
 }
 

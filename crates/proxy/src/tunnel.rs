@@ -35,7 +35,11 @@ impl Tunnel {
         } = self;
         let both =
             tokio::time::timeout(HAND_OVER_LIMIT, async { tokio::try_join!(client, sandbox) });
-        let (client, sandbox) = match both.await {
+        let Some(both) = ended.run_until_cancelled(both).await else {
+            open.was_cut();
+            return;
+        };
+        let (client, sandbox) = match both {
             Ok(Ok(both)) => both,
             Ok(Err(error)) => {
                 tracing::debug!(sandbox_id = %id, %error, "an upgrade was not carried out");

@@ -298,6 +298,12 @@ impl Collector for Live {
         )?;
         counter(
             &mut encoder,
+            "proxy_slowed",
+            "Times that a body in tiny pieces from a sandbox was made to wait",
+            proxy.slowed,
+        )?;
+        counter(
+            &mut encoder,
             "proxy_cut",
             "Streams aborted since the sandbox broke off",
             proxy.cut,

@@ -13,17 +13,20 @@ use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sha2::{Digest, Sha256};
+use soulbox_outgoing::{Heads, is_public};
 use soulbox_types::Secret;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 use tokio_rustls::TlsConnector;
 use uuid::Uuid;
 
-use super::{Target, target::is_public};
+use super::Target;
 
 /// For all of one attempt.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -108,9 +111,9 @@ impl Sender {
                 .connect(name, stream)
                 .await
                 .map_err(SendError::Connect)?;
-            exchange(TokioIo::new(stream), request).await?
+            exchange(stream, request).await?
         } else {
-            exchange(TokioIo::new(stream), request).await?
+            exchange(stream, request).await?
         };
         // Redirects are not followed: they could lead where the address may not.
         if status.is_success() {
@@ -146,10 +149,13 @@ impl Sender {
     }
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<StatusCode, SendError>
+async fn exchange<S>(stream: S, mut request: Request<Full<Bytes>>) -> Result<StatusCode, SendError>
 where
-    S: Read + Write + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let heads = Heads::default();
+    heads.watch(&mut request);
+    let stream = TokioIo::new(heads.bound(stream));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     let answered = async {
         let response = sender.send_request(request).await?;
@@ -207,7 +213,46 @@ fn client_config() -> io::Result<Arc<ClientConfig>> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
     use super::*;
+
+    async fn deliver(sender: &Sender, url: &str) -> Result<(), SendError> {
+        let target = Target::parse(url, true).unwrap();
+        let secret = Secret::new("key");
+        let sent = sender.send(&target, "hook", &secret, "{}");
+        tokio::time::timeout(Duration::from_secs(10), sent)
+            .await
+            .expect("in time")
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_floods_with_interim_answers_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            drop(socket.read(&mut [0; 4096]).await);
+            let many = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+            while socket.write_all(many.as_bytes()).await.is_ok() {}
+        });
+        let error = deliver(&Sender::new(true), &url).await.unwrap_err();
+        assert!(soulbox_outgoing::is_flood(&error), "{error}");
+    }
+
+    /// The name is looked at when it is connected to, whatever it was when it was written down.
+    #[tokio::test]
+    async fn a_name_of_a_private_address_is_refused_when_it_is_connected_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["localhost", "127.1"] {
+            let sent = deliver(&Sender::new(false), &format!("http://{host}:{port}/")).await;
+            assert!(matches!(sent, Err(SendError::Private)), "{host}: {sent:?}");
+        }
+    }
 
     #[test]
     fn signatures_are_those_that_receivers_compute() {

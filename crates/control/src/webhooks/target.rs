@@ -1,9 +1,10 @@
 //! Where a webhook goes. Tenants write these addresses: they must not lead into the operator's
 //! own network.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use http::Uri;
+use soulbox_outgoing::is_public;
 
 use crate::{Error, Result};
 
@@ -60,50 +61,6 @@ impl Target {
     }
 }
 
-/// Whether an address belongs to the internet at large.
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let special = matches!(
-        (a, b, c),
-        (0 | 10 | 127 | 224.., _, _)
-            | (100, 64..=127, _)
-            | (169, 254, _)
-            | (172, 16..=31, _)
-            | (192, 0, 0 | 2)
-            | (192, 88, 99)
-            | (192, 168, _)
-            | (198, 18 | 19, _)
-            | (198, 51, 100)
-            | (203, 0, 113)
-    );
-    !special
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    if let Some(inner) = address.to_ipv4() {
-        return is_public_v4(inner);
-    }
-    let [first, second, ..] = address.segments();
-    match (first, second) {
-        // Translated to the IPv4 address at its end.
-        (0x64, 0xff9b) => {
-            let [.., a, b, c, d] = address.octets();
-            is_public_v4(Ipv4Addr::new(a, b, c, d))
-        }
-        // Documentation, and tunnels whose end is an IPv4 address.
-        (0x2001, 0xdb8 | 0) | (0x2002, _) => false,
-        // Only this part of the space is given out.
-        _ => first & 0xe000 == 0x2000,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +74,9 @@ mod tests {
             "172.31.0.1",
             "192.168.1.1",
             "169.254.169.254",
+            "168.63.129.16",
+            "64:ff9b:1::1",
+            "3fff::1",
             "100.64.0.1",
             "224.0.0.1",
             "255.255.255.255",

@@ -19,6 +19,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use soulbox_outgoing::{Bounded, Heads, is_public};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -28,7 +29,6 @@ use tokio_rustls::TlsConnector;
 use tower::Service;
 
 use super::{
-    address::is_public,
     policy::{Policy, Scheme, Target},
     tls,
 };
@@ -94,9 +94,9 @@ impl Connector {
         })?;
         let tcp = self.tcp(&target).await?;
         match target.scheme {
-            Scheme::Http => Ok(Stream(TokioIo::new(Box::new(tcp)))),
+            Scheme::Http => Ok(Stream::new(tcp)),
             Scheme::Https => match self.encrypt(&target, tcp).await? {
-                Ok(stream) => Ok(Stream(TokioIo::new(Box::new(stream)))),
+                Ok(stream) => Ok(Stream::new(stream)),
                 Err(error) => Err(tls_error(&target, &error)),
             },
         }
@@ -122,21 +122,22 @@ impl Connector {
     async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>> {
         let lookup = tokio::net::lookup_host((target.host.as_str(), target.port));
         let found = match timeout(self.limit, lookup).await {
-            Ok(Ok(found)) => found.collect::<Vec<_>>(),
-            Ok(Err(error)) => return Err(connect_error(target, &error)),
-            Err(_) => return Err(connect_error(target, &io::ErrorKind::TimedOut.into())),
+            Ok(found) => found.map(Iterator::collect::<Vec<_>>),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
         };
         if self.policy.may_be_private(target) {
-            return Ok(found);
+            return found.map_err(|error| connect_error(target, &error));
         }
-        let public = |address: &&SocketAddr| is_public(address.ip());
-        let checked: Vec<_> = found.iter().filter(public).copied().collect();
-        match (checked.is_empty(), found.first()) {
-            (true, Some(private)) => Err(Error::PrivateAddress {
-                host: target.shown(),
-                address: private.ip(),
-            }),
-            _ => Ok(checked),
+        let mut found = found.unwrap_or_default();
+        found.retain(|address| is_public(address.ip()));
+        let host = target.shown();
+        if !found.is_empty() {
+            Ok(found)
+        } else if target.is_plainly_private() {
+            Err(Error::PrivateAddress { host })
+        } else {
+            // Whether the name is known in the operator's own network is nobody else's business.
+            Err(Error::NoPublicAddress { host })
         }
     }
 
@@ -204,11 +205,25 @@ impl Service<Uri> for Connector {
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-pub(crate) struct Stream(TokioIo<Box<dyn Duplex>>);
+pub(crate) struct Stream {
+    io: TokioIo<Bounded<Box<dyn Duplex>>>,
+    heads: Heads,
+}
+
+impl Stream {
+    fn new(stream: impl Duplex + 'static) -> Self {
+        let heads = Heads::default();
+        let stream: Box<dyn Duplex> = Box::new(stream);
+        Self {
+            io: TokioIo::new(heads.bound(stream)),
+            heads,
+        }
+    }
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().extra(self.heads.clone())
     }
 }
 
@@ -218,7 +233,7 @@ impl Read for Stream {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.io).poll_read(cx, buffer)
     }
 }
 
@@ -228,14 +243,14 @@ impl Write for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

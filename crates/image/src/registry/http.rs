@@ -11,13 +11,16 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use parking_lot::Mutex;
+use soulbox_outgoing::{Flood, Pace, is_flood, watch_pooled};
 use tokio::time::timeout;
 
 use super::{
     connect::Connector,
     policy::{Policy, Scheme, Target},
 };
-use crate::{Error, ImageConfig, Result, config::Timeouts, reference::DOCKER_HUB};
+use crate::{
+    Error, ImageConfig, Result, config::Timeouts, manifest::malformed, reference::DOCKER_HUB,
+};
 
 const MAX_REDIRECTS: usize = 5;
 const IDLE_CONNECTIONS: Duration = Duration::from_secs(20);
@@ -61,6 +64,7 @@ pub(crate) struct Answer {
     pub(crate) host: String,
     pub(crate) response: Response<Incoming>,
     idle: Duration,
+    pace: Pace,
 }
 
 impl Http {
@@ -155,6 +159,7 @@ impl Http {
         *request.headers_mut() = ask.headers.clone();
         let agent = HeaderValue::from_static(USER_AGENT);
         request.headers_mut().insert(header::USER_AGENT, agent);
+        watch_pooled(&mut request);
         // Connecting has limits of its own, in three steps.
         let limit = self.timeouts.idle + 3 * self.timeouts.connect;
         match timeout(limit, self.client.request(request)).await {
@@ -166,7 +171,9 @@ impl Http {
                 host,
                 response,
                 idle: self.timeouts.idle,
+                pace: Pace::default(),
             }),
+            Ok(Err(error)) if is_flood(&error) => Err(malformed(&host, Flood.to_string())),
             Ok(Err(error)) => Err(unwrap(&error, broken)),
         }
     }
@@ -192,10 +199,8 @@ fn unwrap(
 /// What a connector can say, once more: errors cannot be cloned.
 fn again(error: &Error) -> Error {
     match error {
-        Error::PrivateAddress { host, address } => Error::PrivateAddress {
-            host: host.clone(),
-            address: *address,
-        },
+        Error::PrivateAddress { host } => Error::PrivateAddress { host: host.clone() },
+        Error::NoPublicAddress { host } => Error::NoPublicAddress { host: host.clone() },
         Error::PlainHttp { host } => Error::PlainHttp { host: host.clone() },
         Error::Connect { host, cause } => Error::Connect {
             host: host.clone(),
@@ -221,6 +226,7 @@ impl Answer {
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>> {
         loop {
+            self.pace.next().await;
             let frame = timeout(self.idle, self.response.body_mut().frame()).await;
             match frame {
                 Err(_) => {
@@ -241,6 +247,7 @@ impl Answer {
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
+                        self.pace.took(data.len());
                         return Ok(Some(data));
                     }
                 }

@@ -1,6 +1,6 @@
 //! Whom the operator trusts to be at a private address, or to speak plain http.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use http::Uri;
 
@@ -55,6 +55,13 @@ impl Target {
             host: bare(authority.host()),
             port: authority.port_u16().unwrap_or(scheme.port()),
         })
+    }
+
+    /// To whoever reads it, without asking anybody.
+    pub(crate) fn is_plainly_private(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok()
+            || self.host == "localhost"
+            || self.host.ends_with(".localhost")
     }
 
     /// As the operator would write it.

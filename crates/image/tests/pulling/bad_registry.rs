@@ -398,3 +398,55 @@ async fn a_registry_that_is_not_there_is_told_so() {
     let error = test.refused(&reference).await;
     assert!(error.contains("could not connect"), "{error}");
 }
+
+/// A registry without HTTP libraries: sends the same for ever to whoever asks. Counts who did.
+async fn flood(
+    head: &'static str,
+    again: &'static str,
+) -> (String, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            tokio::spawn(async move {
+                drop(socket.read(&mut [0; 4096]).await);
+                drop(socket.write_all(head.as_bytes()).await);
+                let many = again.repeat(1000);
+                while socket.write_all(many.as_bytes()).await.is_ok() {}
+            });
+        }
+    });
+    (host, asked)
+}
+
+#[tokio::test]
+async fn a_flood_of_interim_answers_is_given_up_and_not_asked_again() {
+    let (host, asked) = flood("", "HTTP/1.1 100 Continue\r\n\r\n").await;
+    let test = TestStore::trusting(&[format!("http://{host}")]);
+    let error = test.refused(&format!("{host}/app")).await;
+    assert!(error.contains("interim answers"), "{error}");
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn errors_do_not_tell_what_names_resolve_to_nor_whether_they_do() {
+    let test = TestStore::trusting(&[]);
+    let error = test.refused("localhost:1/app").await;
+    assert!(
+        !error.contains("127.0.0.1") && !error.contains("::1"),
+        "{error}"
+    );
+    // Resolves to this machine, but is not known to everybody as it; and one that resolves nowhere.
+    let there = test.refused("127.1:1/app").await;
+    let nowhere = format!("{}.example:1", "x".repeat(64));
+    let not_there = test.refused(&format!("{nowhere}/app")).await;
+    assert_eq!(
+        there.replace("127.1:1", "HOST"),
+        not_there.replace(&nowhere, "HOST")
+    );
+    assert!(there.contains("registry_allow"), "{there}");
+}

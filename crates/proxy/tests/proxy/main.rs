@@ -6,6 +6,7 @@
 )]
 
 mod crowding;
+mod floods;
 mod ingress;
 mod routing;
 mod streaming;

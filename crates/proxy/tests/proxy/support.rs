@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -41,6 +44,8 @@ pub(crate) struct FakeNode {
     ports: Mutex<HashMap<u16, SocketAddr>>,
     paused: Mutex<Option<Paused>>,
     events: broadcast::Sender<NodeEvent>,
+    /// How often all sandboxes were asked for.
+    pub(crate) lists: AtomicUsize,
 }
 
 impl FakeNode {
@@ -78,6 +83,7 @@ impl FakeNode {
             ports: Mutex::default(),
             paused: Mutex::default(),
             events: broadcast::channel(16).0,
+            lists: AtomicUsize::new(0),
         })
     }
 
@@ -164,6 +170,7 @@ impl Node for FakeNode {
         self.sandboxes.lock().unwrap().get(id).cloned()
     }
     fn list(&self) -> Vec<SandboxStatus> {
+        self.lists.fetch_add(1, Ordering::SeqCst);
         self.sandboxes.lock().unwrap().values().cloned().collect()
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {

@@ -1,9 +1,10 @@
-//! Which addresses belong to the internet at large. References, redirects and token servers come
-//! from tenants and strangers: they must not lead into the operator's own network.
+//! Which addresses belong to the internet at large. Webhooks, references of images, redirects and
+//! token servers come from tenants and strangers: they must not lead into the operator's own
+//! network. Asked of the very address that is connected to, after its name was looked up.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub(crate) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
