@@ -74,8 +74,8 @@ pub struct InitSpec {
     /// An empty directory: where the new root is put together, seen by nobody else.
     pub staging: PathBuf,
     pub shm_bytes: u64,
-    /// Seccomp programs in hex, loaded in this order; the strictest answer counts.
-    pub seccomp: Vec<String>,
+    /// The seccomp program in hex.
+    pub seccomp: String,
     /// Numbers of the capabilities that stay in the bounding set.
     pub capabilities: Vec<u8>,
     /// Paths below `/proc` and `/sys` that are hidden.
