@@ -269,8 +269,8 @@ fn a_filter_that_cannot_be_meant_is_refused() {
         &|data| drop(data.as_object_mut().unwrap().remove("absent")),
         &|data| data["absent"]["filter"][0]["syscall"] = "clone4".into(),
         &|data| data["absent"]["match_action"] = "allow".into(),
-        &|data| data["known"]["filter"][0]["args"] = data["ignored"]["filter"][0]["args"].clone(),
-        &|data| data["ignored"]["filter"][0]["args"][0]["index"] = 6.into(),
+        &|data| data["known"]["filter"][0]["args"] = data["ignored"]["filter"][1]["args"].clone(),
+        &|data| data["ignored"]["filter"][1]["args"][0]["index"] = 6.into(),
     ];
     for (number, change) in wrong.into_iter().enumerate() {
         assert!(with(change).is_err(), "change {number}");
