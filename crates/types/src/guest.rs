@@ -14,6 +14,9 @@ pub const CONFIG_FD: i32 = 3;
 /// File descriptor to which `soulbox-envd` writes one `\n` when it accepts connections.
 pub const READY_FD: i32 = 4;
 
+/// How many terminals a sandbox may have open. The kernel has a number for all together.
+pub const TERMINALS: u32 = 64;
+
 /// How envd starts. Changed later through `POST /init` with the node token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EnvdConfig {

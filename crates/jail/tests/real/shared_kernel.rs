@@ -82,7 +82,10 @@ async fn sockets_are_of_the_protocols_that_are_meant() {
     // IPv6 may be switched off on the host; then it is not the filter that refuses.
     for name in ["tcp6", "udp6", "ping6"] {
         let refused = [format!("{name}: {unsupported}"), format!("{name}: EPERM")];
-        assert!(!said.lines().any(|l| refused.iter().any(|r| r == l)), "{said}");
+        assert!(
+            !said.lines().any(|l| refused.iter().any(|r| r == l)),
+            "{said}"
+        );
     }
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
@@ -293,6 +296,94 @@ PYTHON
     );
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     assert!(said.ends_with(&online), "{said}");
+    jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_are_terminals_for_all_sandboxes_together() {
+    const SANDBOXES: u64 = 100;
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail_for(u32::try_from(SANDBOXES).unwrap()).await;
+    let refused = jail.raise_shared_limits().await;
+    assert!(refused.is_empty(), "{refused:?}");
+    let [first, second] = two(&fixture, &jail).await;
+    let script = r#"
+        cat > /root/terminals.py <<'PYTHON'
+import os
+held = []
+try:
+    while len(held) < 1000:
+        held.append(os.openpty())
+except OSError:
+    pass
+print(len(held), flush=True)
+PYTHON
+        ulimit -n 4096
+        python3 /root/terminals.py
+    "#;
+    let counts = [
+        run(&jail, &first, script).await,
+        run(&jail, &second, script).await,
+    ];
+    let each: u64 = counts[0].trim().parse().unwrap();
+    assert!((32..=64).contains(&each), "{each}");
+    assert_eq!(counts[0], counts[1]);
+    let setting = |name: &str| -> u64 {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/pty/{name}")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let for_sandboxes = setting("max") - setting("reserve");
+    assert!(for_sandboxes >= SANDBOXES * each, "{for_sandboxes}");
+    for spec in [&first, &second] {
+        jail.destroy(&spec.id, None).await.unwrap();
+    }
+    jail.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_files_are_bounded_by_the_sandboxs_memory_and_by_no_number_of_the_machine() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    assert_eq!(jail.raise_shared_limits().await, Vec::<String>::new());
+    let spec = fixture.spec();
+    let memory = spec.limits.memory_bytes();
+    create(&jail, &spec).await;
+    let script = r#"
+        python3 - <<'PYTHON'
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+used = lambda: int(open(next(path for path in (
+    "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory.current"
+) if os.path.exists(path))).read())
+before, held = used(), []
+try:
+    while len(held) < 50_000:
+        held.append(os.eventfd(0))
+except OSError:
+    pass
+print(len(held), used() - before)
+PYTHON
+    "#;
+    let said = run(&jail, &spec, script).await;
+    let numbers: Vec<u64> = said
+        .split_whitespace()
+        .map(|n| n.parse().unwrap())
+        .collect();
+    let [held, bytes] = numbers[..] else {
+        panic!("{said}")
+    };
+    assert!(held >= 1000, "{said}");
+    // The list of them in Python is a part of it.
+    let each = bytes / held;
+    assert!(each >= 128, "a file costs {each} bytes of memory");
+    let text = fs::read_to_string("/proc/sys/fs/file-max").unwrap();
+    let most: u64 = text.trim().parse().unwrap();
+    assert!(memory / 128 < most / 100, "{most}");
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
 }
