@@ -357,9 +357,11 @@ async fn open_files_are_bounded_by_the_sandboxs_memory_and_by_no_number_of_the_m
         python3 - <<'PYTHON'
 import os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-used = lambda: int(open(next(path for path in (
-    "/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory.current"
-) if os.path.exists(path))).read())
+paths = ["/sys/fs/cgroup/memory/memory.usage_in_bytes", "/sys/fs/cgroup/memory.current"]
+usage = open(next(path for path in paths if os.path.exists(path)))
+def used():
+    usage.seek(0)
+    return int(usage.read())
 before, held = used(), []
 try:
     while len(held) < 50_000:
