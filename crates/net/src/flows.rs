@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
@@ -28,7 +28,7 @@ use self::share::{Counts, highest_share};
 const ANSWER: Duration = Duration::from_secs(5);
 const BUFFER: usize = 256 * 1024;
 /// Answers that wait unread are dropped beyond the size of a socket's buffer.
-const AT_ONCE: usize = 64;
+const AT_ONCE: u32 = 64;
 
 /// `NFNL_SUBSYS_CTNETLINK` and its messages.
 const SUBSYSTEM: u16 = 1 << 8;
@@ -156,7 +156,7 @@ impl Flows {
             let mut request = Vec::new();
             let first = self.sequence.wrapping_add(1);
             let mut open = 0;
-            for flow in flows.by_ref().take(AT_ONCE) {
+            for flow in flows.by_ref().take(AT_ONCE as usize) {
                 self.push(&mut request, DELETE, NLM_F_ACK, &flow.name);
                 open += 1;
             }
@@ -167,7 +167,7 @@ impl Flows {
             let mut refused = None;
             while open > 0 {
                 self.receive(|kind, answered, body| {
-                    if kind != ERROR || answered.wrapping_sub(first) >= AT_ONCE as u32 {
+                    if kind != ERROR || answered.wrapping_sub(first) >= AT_ONCE {
                         return;
                     }
                     open -= 1;
@@ -241,15 +241,10 @@ impl Flows {
             .buffer
             .get(..length)
             .ok_or(io::ErrorKind::InvalidData)?;
-        while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
-            let [a, b, c, d, e, f, _, _, g, h, i, j, ..] = *header;
-            let length = u32::from_ne_bytes([a, b, c, d]) as usize;
-            let body = rest.get(HEADER..length).ok_or(io::ErrorKind::InvalidData)?;
-            each(
-                u16::from_ne_bytes([e, f]),
-                u32::from_ne_bytes([g, h, i, j]),
-                body,
-            );
+        while let Ok(header) = NetlinkBuffer::new_checked(rest) {
+            let length = header.length() as usize;
+            let (kind, sequence) = (header.message_type(), header.sequence_number());
+            each(kind, sequence, &rest[HEADER..length]);
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
         Ok(())

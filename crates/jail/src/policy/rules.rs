@@ -89,7 +89,8 @@ pub(super) struct Decisions {
 struct Filter {
     mismatch_action: Action,
     match_action: Action,
-    filter: Vec<Entry>,
+    #[serde(rename = "filter")]
+    entries: Vec<Entry>,
 }
 
 #[derive(Deserialize)]
@@ -117,10 +118,10 @@ impl Decisions {
             let filter = filters.remove(name).ok_or(Invalid::NoPart(name))?;
             match (filter.match_action, filter.mismatch_action) {
                 (Action::Allow, refusal @ Action::Errno(_)) => {
-                    decisions.allow_only(name, &filter.filter, refusal)?;
+                    decisions.allow_only(name, &filter.entries, refusal)?;
                 }
                 (refusal @ Action::Errno(_), Action::Allow) => {
-                    decisions.object(filter.filter, refusal)?;
+                    decisions.object(filter.entries, refusal)?;
                 }
                 _ => return Err(Invalid::Shape(name)),
             }
