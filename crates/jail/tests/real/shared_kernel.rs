@@ -208,7 +208,7 @@ async fn sync_inside_writes_nothing_of_others_and_fsync_is_real() {
     run(&jail, &spec, "head -c 8388608 /dev/urandom > /root/big").await;
     run(&jail, &spec, "sync /root/big").await;
     assert!(sectors_written(&own) >= 8 * MEGABYTE, "fsync wrote nothing");
-    rustix::fs::syncfs(&fs::File::open(&disk.mounted).unwrap()).unwrap();
+    rustix::fs::syncfs(fs::File::open(&disk.mounted).unwrap()).unwrap();
     assert!(disk.written() >= MEGABYTE, "it was dirty all the time");
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
@@ -310,7 +310,7 @@ async fn there_are_terminals_for_all_sandboxes_together() {
     let refused = jail.raise_shared_limits().await;
     assert!(refused.is_empty(), "{refused:?}");
     let [first, second] = two(&fixture, &jail).await;
-    let script = r#"
+    let script = r"
         cat > /root/terminals.py <<'PYTHON'
 import os
 held = []
@@ -323,7 +323,7 @@ print(len(held), flush=True)
 PYTHON
         ulimit -n 4096
         python3 /root/terminals.py
-    "#;
+    ";
     let counts = [
         run(&jail, &first, script).await,
         run(&jail, &second, script).await,
