@@ -85,8 +85,14 @@ for name, family, kind, protocol in [
     ("kcm", 41, socket.SOCK_DGRAM, 0), ("bluetooth", 31, socket.SOCK_RAW, 1), ("can", 29, socket.SOCK_RAW, 1),
     ("tipc", 30, socket.SOCK_RDM, 0), ("nfc", 39, socket.SOCK_SEQPACKET, 0), ("audit", 16, socket.SOCK_RAW, 9),
     ("netfilter", 16, socket.SOCK_RAW, 12), ("xfrm", 16, socket.SOCK_RAW, 6),
+    ("mptcp", socket.AF_INET, socket.SOCK_STREAM, 262), ("mptcp6", socket.AF_INET6, socket.SOCK_STREAM, 262),
+    ("udplite", socket.AF_INET, socket.SOCK_DGRAM, 136), ("udplite6", socket.AF_INET6, socket.SOCK_DGRAM, 136),
+    ("sctp", socket.AF_INET, socket.SOCK_STREAM, 132), ("sctp packets", socket.AF_INET, socket.SOCK_SEQPACKET, 132),
+    ("dccp", socket.AF_INET, 6, 33), ("l2tp", socket.AF_INET, socket.SOCK_DGRAM, 115),
 ]:
     attempt(name, lambda: socket.socket(family, kind, protocol).fileno())
+for family in (socket.AF_INET, 30):
+    attempt(f"pair of family {family}", lambda: socket.socketpair(family, socket.SOCK_STREAM))
 """,
     "kernel interfaces": """
 attr = ctypes.create_string_buffer(256)
@@ -123,6 +129,11 @@ refused("open_by_handle_at", syscall(304, -100, attr, 0))
 refused("name_to_handle mount fd", syscall(304, 0, attr, 0))
 refused("fanotify_init", syscall(300, 0, 0))
 refused("lookup_dcookie", syscall(212, 0, attr, 256))
+import mmap
+page = mmap.mmap(-1, 4096)
+refused("mincore", syscall(27, ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(page))), 4096, attr))
+program = os.open(sys.executable, os.O_RDONLY)
+refused("cachestat", syscall(451, program, ctypes.create_string_buffer(16), attr, 0))
 refused("move_pages of pid 1", syscall(279, 1, 1, attr, None, attr, 0))
 """,
     "tracing envd": """
@@ -278,6 +289,20 @@ def test_a_setuid_file_made_inside_is_powerless_outside(attacker, server):
     attacker.run("cp /bin/sh /home/user/suid; sudo chown root /home/user/suid; sudo chmod 4755 /home/user/suid")
     for top, _, files in os.walk(server.data / "sandboxes"):
         assert "suid" not in files, top
+
+
+def test_no_lock_is_shared_with_a_neighbour(attacker, neighbour):
+    lock = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB); print('locked', flush=True)"
+    for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/proc/interrupts", "/sys/devices/system/cpu/online"):
+        held = attacker.sandbox.commands.run(
+            f'python3 -c "{lock}; sys.stdin.read()" {path}', background=True, stdin=True, user=attacker.user, timeout=60
+        )
+        try:
+            eventually(lambda held=held: "locked" in held.stdout, within=20, what="the lock is held")
+            other = neighbour.sandbox.commands.run(f'python3 -c "{lock}" {path}', timeout=20)
+            assert other.stdout == "locked\n", path
+        finally:
+            held.kill()
 
 
 def test_capabilities_are_bounded(attacker):

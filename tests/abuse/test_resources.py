@@ -21,6 +21,70 @@ def test_a_fork_bomb_stays_inside(attacker):
     stop(attacker)
 
 
+# What a server takes when nobody says otherwise.
+MAX_SANDBOXES = 1000
+
+FILES = """
+import os, resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+for _ in range(7):
+    if os.fork() == 0:
+        break
+held = []
+try:
+    while len(held) < 100_000:
+        held.append(os.eventfd(0))
+except OSError:
+    pass
+open(f"/tmp/holds-{os.getpid()}", "w").write(str(len(held)))
+time.sleep(300)
+"""
+
+
+@pytest.mark.alone
+def test_descriptors_of_one_sandbox_are_few_of_the_machines(attacker):
+    """Each costs memory of the sandbox, so that is what ends; the machine's number is no limit."""
+    attacker.sandbox.files.write("/tmp/files.py", FILES, user=attacker.user)
+    before = open_files()
+    attacker.starts("python3 /tmp/files.py")
+    eventually(
+        lambda: attacker.run("ls /tmp/holds-* | wc -l").stdout.strip() == "8",
+        within=120,
+        what="all have what they can get",
+    )
+    used, most = open_files()[0] - before[0], open_files()[1]
+    assert used > 100_000, "the attack did not work"
+    assert used < most // 100, f"one sandbox has {used} of the machine's {most} open files"
+    stop(attacker)
+
+
+def open_files():
+    """How many files are open on this machine, and how many may be."""
+    with open("/proc/sys/fs/file-nr") as file:
+        used, _, most = map(int, file.read().split())
+    return used, most
+
+
+def test_there_is_a_terminal_for_everybody(attacker):
+    """One sandbox may have 64, and the machine has them for all sandboxes."""
+    opened = attacker.python(
+        """
+import pty
+count = 0
+try:
+    while count < 1000:
+        pty.openpty()
+        count += 1
+except OSError:
+    pass
+print(count)
+"""
+    )
+    assert int(opened.stdout) <= 64
+    settings = {name: int(open(f"/proc/sys/kernel/pty/{name}").read()) for name in ("max", "reserve")}
+    assert settings["max"] - settings["reserve"] >= 64 * MAX_SANDBOXES, settings
+
+
 @pytest.mark.alone
 def test_a_fork_bomb_of_python_that_never_gives_up_stays_inside(attacker):
     attacker.starts(

@@ -28,6 +28,7 @@ pub fn probe(name: &str) -> ExitCode {
         ("overlay", Some(dir)) => filesystem::overlay(&dir, true),
         ("overlay-read-only", Some(dir)) => filesystem::overlay(&dir, false),
         ("disk", Some(dir)) => filesystem::disk(&dir),
+        ("device", Some(dir)) => filesystem::device(&dir),
         ("nftables", _) => network::nftables(),
         ("network", _) => network::veth(),
         ("seccomp", _) => filter::seccomp(),

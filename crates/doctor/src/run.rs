@@ -127,6 +127,9 @@ fn try_the_jail(checks: &mut Checks, data_dir: &Path) -> bool {
     checks.required("disk", "disk images (loop, ext4)", || {
         with_ids(&|| checks::probes::disk(&scratch))
     });
+    checks.optional("device", "devices of a sandbox's own", || {
+        checks::probes::device(&scratch)
+    });
     checks.required("cgroups", "control groups", checks::cgroups::check);
     checks.required("nftables", "nftables", || {
         checks::probes::nftables(&scratch)

@@ -45,9 +45,7 @@ pub(crate) fn forbid(spec: &InitSpec) -> Result<(), Failure> {
         }
     }
     // Needs CAP_SYS_ADMIN, so it comes before that is gone.
-    for program in &spec.seccomp {
-        seccomp::load(&decode_hex(program).at("seccomp")?).at("seccomp")?;
-    }
+    seccomp::load(&decode_hex(&spec.seccomp).at("seccomp")?).at("seccomp")?;
     let sets = CapabilitySets {
         effective: kept,
         permitted: kept,

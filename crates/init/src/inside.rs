@@ -14,7 +14,7 @@ use rustix::{
     mount::{MountAttrFlags, OpenTreeFlags, open_tree},
 };
 use soulbox_sys::idmap;
-use soulbox_types::guest::InitSpec;
+use soulbox_types::guest::{InitSpec, TERMINALS};
 
 use crate::{
     error::{Context, Failure},
@@ -100,12 +100,12 @@ fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
     }
     fs::create_dir(dev.join("pts")).at(step)?;
     let group = (spec.id_base + TTY_GROUP).to_string();
+    let most = TERMINALS.to_string();
     let options = [
         ("mode", Some("0620")),
         ("ptmxmode", Some("0666")),
         ("gid", Some(group.as_str())),
-        // The kernel has some thousands for all sandboxes together.
-        ("max", Some("64")),
+        ("max", Some(most.as_str())),
     ];
     let terminals = new_filesystem("devpts", &options, attributes).at(step)?;
     attach(&terminals, &dev.join("pts")).at(step)?;

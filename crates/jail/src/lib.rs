@@ -12,6 +12,7 @@
 //! - `policy`: seccomp, capabilities and hidden paths, from the data files
 //! - `berth`, `moor`: places for sandboxes, made ahead
 //! - `start`, `launch`: from a wish to a running sandbox: starting `soulbox-init` and hearing from it
+//! - `shared`: limits of the kernel that all sandboxes have together
 //! - `trial`: one made and ended to see whether this machine can
 //! - `process`: the first process of a sandbox, found and watched without races
 //! - `record`: what is needed to find it again after a restart
@@ -35,6 +36,7 @@ mod process;
 mod readable;
 mod record;
 mod sandbox;
+mod shared;
 mod start;
 mod trial;
 

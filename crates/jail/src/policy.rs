@@ -1,13 +1,16 @@
 //! What a sandbox may do, from the data files.
 
-use seccompiler::TargetArch;
+mod numbers;
+mod rules;
+mod tree;
+
 use serde::Deserialize;
 use soulbox_runtime::{Error, Result};
 
+use self::{rules::Decisions, tree::Instruction};
+
 const SECCOMP: &str = include_str!("../data/seccomp.json");
 const CAPABILITIES: &str = include_str!("../data/capabilities.json");
-/// The filters of `seccomp.json` in the order in which they are loaded.
-const FILTERS: [&str; 5] = ["known", "refused", "unsupported", "absent", "ignored"];
 
 /// Hidden: they tell about the host or its kernel. None is writable inside in any case.
 pub(crate) const MASKED: [&str; 36] = [
@@ -52,8 +55,8 @@ pub(crate) const READ_ONLY: [&str; 1] = ["/proc/sys"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
-    /// Hex, as `soulbox-init` takes them.
-    pub(crate) seccomp: Vec<String>,
+    /// Hex, as `soulbox-init` takes it.
+    pub(crate) seccomp: String,
     pub(crate) capabilities: Vec<u8>,
 }
 
@@ -64,42 +67,35 @@ struct Capability {
 
 impl Policy {
     pub(crate) fn load() -> Result<Self> {
-        let invalid = |what: &str, error: &dyn std::fmt::Display| {
-            Error::io(
-                format!("the built-in {what} is invalid: {error}"),
-                std::io::ErrorKind::InvalidData.into(),
-            )
-        };
-        let arch: TargetArch = std::env::consts::ARCH
-            .try_into()
-            .map_err(|e| invalid("seccomp filter", &e))?;
-        let mut programs = seccompiler::compile_from_json(SECCOMP.as_bytes(), arch)
-            .map_err(|e| invalid("seccomp filter", &e))?;
-        let seccomp = FILTERS
-            .iter()
-            .map(|name| {
-                let program = programs
-                    .remove(*name)
-                    .ok_or_else(|| invalid("seccomp filter", &format!("no part {name}")))?;
-                Ok(to_hex(&program))
-            })
-            .collect::<Result<_>>()?;
-        let capabilities: Vec<Capability> =
-            serde_json::from_str(CAPABILITIES).map_err(|e| invalid("capability list", &e))?;
+        let capabilities: Vec<Capability> = serde_json::from_str(CAPABILITIES)
+            .map_err(|error| invalid("capability list", &error.to_string()))?;
         Ok(Self {
-            seccomp,
+            seccomp: to_hex(&program()?),
             capabilities: capabilities.iter().map(|c| c.number).collect(),
         })
     }
 }
 
-fn to_hex(program: &seccompiler::BpfProgram) -> String {
+fn program() -> Result<Vec<Instruction>> {
+    let wrong = |what: &str| invalid("seccomp filter", what);
+    let decisions = Decisions::parse(SECCOMP).map_err(|error| wrong(&error.to_string()))?;
+    tree::compile(&decisions.ranges()).ok_or_else(|| wrong("it is too large"))
+}
+
+fn invalid(what: &str, why: &str) -> Error {
+    Error::io(
+        format!("the built-in {what} is invalid: {why}"),
+        std::io::ErrorKind::InvalidData.into(),
+    )
+}
+
+fn to_hex(program: &[Instruction]) -> String {
     let bytes = program.iter().flat_map(|instruction| {
         let mut raw = [0_u8; 8];
         raw[..2].copy_from_slice(&instruction.code.to_ne_bytes());
-        raw[2] = instruction.jt;
-        raw[3] = instruction.jf;
-        raw[4..].copy_from_slice(&instruction.k.to_ne_bytes());
+        raw[2] = instruction.jump_true;
+        raw[3] = instruction.jump_false;
+        raw[4..].copy_from_slice(&instruction.value.to_ne_bytes());
         raw
     });
     bytes
@@ -109,39 +105,4 @@ fn to_hex(program: &seccompiler::BpfProgram) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_policy_compiles() {
-        let policy = Policy::load().unwrap();
-        assert_eq!(policy.seccomp.len(), FILTERS.len());
-        assert!(
-            policy
-                .seccomp
-                .iter()
-                .all(|hex| !hex.is_empty() && hex.len().is_multiple_of(16))
-        );
-        assert!(
-            !policy.capabilities.contains(&21),
-            "CAP_SYS_ADMIN must not be given"
-        );
-        assert!(
-            !policy.capabilities.contains(&19),
-            "CAP_SYS_PTRACE would open envd to root inside"
-        );
-    }
-
-    #[test]
-    fn every_system_call_has_a_reason() {
-        let data: serde_json::Value = serde_json::from_str(SECCOMP).unwrap();
-        for filter in data.as_object().unwrap().values() {
-            for entry in filter["filter"].as_array().unwrap() {
-                assert!(
-                    entry["comment"].as_str().is_some_and(|c| c.len() > 3),
-                    "{entry}"
-                );
-            }
-        }
-    }
-}
+mod tests;

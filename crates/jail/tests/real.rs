@@ -1,6 +1,9 @@
 //! The jail for real: kernel, cgroups, network and the guest programs. Needs root.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+#[path = "real/shared_kernel.rs"]
+mod shared_kernel;
+
 use std::{
     fs,
     os::unix::fs::symlink,

@@ -12,6 +12,7 @@
 //! - [`connect_in`]: the one way into a sandbox: a socket made inside its namespace
 //! - `link`, `namespace`, `netlink`: the kernel's objects
 //! - `firewall`: the one nftables table
+//! - `flows`: the kernel's table of connections
 //! - `policy`: what one sandbox may reach
 //! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
 //! - `threads`: threads that may enter another namespace and always come home
@@ -21,6 +22,7 @@ mod connect;
 mod dns;
 mod error;
 mod firewall;
+mod flows;
 mod link;
 mod names;
 mod namespace;

@@ -75,6 +75,7 @@ impl Network {
         tasks.spawn(tasks::watch_leaving(Arc::clone(&host), stop.clone()));
         tasks.spawn(tasks::fill_pool(Arc::clone(&host), stop.clone()));
         tasks.spawn(tasks::guard_rules(Arc::clone(&host), watch, stop.clone()));
+        tasks.spawn(tasks::guard_flows(Arc::clone(&host), stop.clone()));
         tasks.spawn(forwarder.serve(stop.clone()));
         let guard = stop.clone().drop_guard();
         let inner = Inner {
@@ -173,6 +174,9 @@ impl Network {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if let Err(error) = host.forget_all_flows().await {
+            tracing::warn!(%error, "connections of sandboxes that ended cannot be removed");
         }
         Self::reclaim(&host.config.instance_tag).await;
     }

@@ -54,6 +54,18 @@ impl Slot {
     }
 }
 
+impl Drop for Slot {
+    /// Whoever never sent a packet has no connections in the kernel's table: looking for them would
+    /// take longer than all the rest of its end. The cable is there as long as the namespace is open.
+    fn drop(&mut self) {
+        let received = format!("/sys/class/net/{}/statistics/rx_packets", self.link);
+        let silent = std::fs::read_to_string(received).is_ok_and(|count| count.trim() == "0");
+        if !silent {
+            self.lease.book.pages.lock().spoke.insert(self.lease.index);
+        }
+    }
+}
+
 /// The right to use a slot's number.
 pub(crate) struct Lease {
     pub(crate) index: u32,
@@ -91,6 +103,8 @@ struct Pages {
     /// Oldest first, so that an address rests as long as possible before its next owner.
     free: VecDeque<u32>,
     leaving: BTreeSet<u32>,
+    /// Those that may have connections in the kernel's table.
+    spoke: BTreeSet<u32>,
     ready: VecDeque<Slot>,
     /// Slots being built for the pool: taken, but soon anybody's.
     building: usize,
@@ -103,6 +117,7 @@ impl Book {
         Self {
             pages: Mutex::new(Pages {
                 free,
+                spoke: present.clone(),
                 leaving: present,
                 ready: VecDeque::new(),
                 building: 0,
@@ -139,9 +154,14 @@ impl Book {
         self.pages.lock().leaving.iter().copied().collect()
     }
 
-    /// The link is gone.
+    pub(crate) fn has_spoken(&self, index: u32) -> bool {
+        self.pages.lock().spoke.contains(&index)
+    }
+
+    /// The link is gone, and so is what it left.
     pub(crate) fn release(&self, index: u32) {
         let mut pages = self.pages.lock();
+        pages.spoke.remove(&index);
         if pages.leaving.remove(&index) && index < self.max {
             pages.free.push_back(index);
             drop(pages);

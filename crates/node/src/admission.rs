@@ -21,7 +21,8 @@
 //! # Layout
 //! - `config`: what the operator decides
 //! - `resource`: what can lack, in words
-//! - `gauge`: what is used of the machine now; `machine`: the real one, with the fence
+//! - `gauge`: what is used of the machine now; `machine`: the real one, with the fence;
+//!   `shared`: what the kernel has one number of
 //! - `ledger`: the latest look, and what is set aside
 //! - `estimate`: what a sandbox will need
 //! - `holding`: places and promised limits
@@ -35,6 +36,7 @@ mod holding;
 mod ledger;
 mod machine;
 mod resource;
+mod shared;
 
 pub use config::{AdmissionConfig, Overcommit};
 pub use door::AdmissionStats;

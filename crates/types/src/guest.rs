@@ -14,6 +14,9 @@ pub const CONFIG_FD: i32 = 3;
 /// File descriptor to which `soulbox-envd` writes one `\n` when it accepts connections.
 pub const READY_FD: i32 = 4;
 
+/// How many terminals a sandbox may have open. The kernel has a number for all together.
+pub const TERMINALS: u32 = 64;
+
 /// How envd starts. Changed later through `POST /init` with the node token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EnvdConfig {
@@ -74,8 +77,8 @@ pub struct InitSpec {
     /// An empty directory: where the new root is put together, seen by nobody else.
     pub staging: PathBuf,
     pub shm_bytes: u64,
-    /// Seccomp programs in hex, loaded in this order; the strictest answer counts.
-    pub seccomp: Vec<String>,
+    /// The seccomp program in hex.
+    pub seccomp: String,
     /// Numbers of the capabilities that stay in the bounding set.
     pub capabilities: Vec<u8>,
     /// Paths below `/proc` and `/sys` that are hidden.

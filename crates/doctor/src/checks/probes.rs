@@ -79,6 +79,24 @@ fn make_image(scratch: &Scratch) -> Result<(), Finding> {
     made().map_err(|message| Finding::fail(message, advice))
 }
 
+/// Without, sandboxes work, with one thing less between them.
+pub(crate) fn device(scratch: &Scratch) -> Finding {
+    let finding = ask(
+        "device",
+        scratch,
+        "sandboxes get the host's own /dev/null and the like, on which they can lock and watch each \
+         other: allow mknod (DeviceAllow=char-mem rwm in a unit, --privileged for a container)",
+        "",
+    );
+    match finding.outcome {
+        Outcome::Fail => Finding {
+            outcome: Outcome::Warn,
+            ..finding
+        },
+        _ => finding,
+    }
+}
+
 pub(crate) fn nft_present() -> Finding {
     match child::find("nft") {
         Some(path) => Finding::ok(path.display().to_string()),

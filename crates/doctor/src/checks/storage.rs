@@ -62,7 +62,7 @@ pub(crate) fn programs() -> Finding {
 }
 
 /// A limit, the least that a busy node wants, and how to raise it.
-const LIMITS: [(&str, u64, &str); 3] = [
+const LIMITS: [(&str, u64, &str); 4] = [
     ("kernel/pid_max", 65_536, "sysctl -w kernel.pid_max=4194304"),
     (
         "fs/inotify/max_user_instances",
@@ -74,6 +74,21 @@ const LIMITS: [(&str, u64, &str); 3] = [
         1_024,
         "sysctl -w user.max_user_namespaces=65536",
     ),
+    // Sandboxes may have half of it together.
+    (
+        "net/netfilter/nf_conntrack_max",
+        65_536,
+        "sysctl -w net.netfilter.nf_conntrack_max=262144",
+    ),
+];
+/// What the server raises when it starts, where it may.
+const RAISED: [(&str, u64, &str); 2] = [
+    (
+        "fs/file-max",
+        1 << 30,
+        "sysctl -w fs.file-max=9223372036854775807",
+    ),
+    ("kernel/pty/max", 65_536, "sysctl -w kernel.pty.max=65536"),
 ];
 const FILES: u64 = 65_536;
 /// What the server refuses to start with less of.
@@ -110,20 +125,56 @@ pub(crate) fn open_files() -> Finding {
 }
 
 pub(crate) fn limits() -> Finding {
+    limits_in(Path::new("/proc/sys"))
+}
+
+fn limits_in(settings: &Path) -> Finding {
     let mut low = Vec::new();
     let mut advice = Vec::new();
-    for (name, least, how) in LIMITS {
-        let text = std::fs::read_to_string(Path::new("/proc/sys").join(name)).unwrap_or_default();
+    let own = RAISED.iter().filter(|(name, ..)| {
+        let mut writing = std::fs::OpenOptions::new();
+        writing.write(true).open(settings.join(name)).is_err()
+    });
+    for (name, least, how) in LIMITS.iter().chain(own) {
+        let text = std::fs::read_to_string(settings.join(name)).unwrap_or_default();
         if let Ok(value) = text.trim().parse::<u64>()
-            && value < least
+            && value < *least
         {
             low.push(format!("{} is {value}", name.replace('/', ".")));
-            advice.push(how.to_owned());
+            advice.push((*how).to_owned());
         }
     }
     if low.is_empty() {
         Finding::ok("high enough for hundreds of sandboxes")
     } else {
         Finding::warn(low.join(", "), advice.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+
+    #[test]
+    fn low_limits_are_told_with_what_raises_them() {
+        let settings = tempfile::tempdir().unwrap();
+        assert_eq!(limits_in(settings.path()).outcome, Outcome::Ok);
+        let write = |name: &str, value: u64| {
+            let path = settings.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("{value}\n")).unwrap();
+        };
+        // The server raises these by itself.
+        write("fs/file-max", 2_465_780);
+        write("kernel/pty/max", 4096);
+        write("net/netfilter/nf_conntrack_max", 262_144);
+        assert_eq!(limits_in(settings.path()).outcome, Outcome::Ok);
+        write("net/netfilter/nf_conntrack_max", 8192);
+        let finding = limits_in(settings.path());
+        assert_eq!(finding.outcome, Outcome::Warn);
+        assert_eq!(finding.detail, "net.netfilter.nf_conntrack_max is 8192");
+        let advice = finding.advice.unwrap_or_default();
+        assert!(advice.contains("nf_conntrack_max=262144"), "{advice}");
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{
-    fs::CWD,
+    fs::{CWD, FileType, Mode, makedev, mknodat},
     mount::{MountFlags, MountPropagationFlags, MoveMountFlags, mount, mount_change, move_mount},
     thread::{
         CapabilitiesSecureBits, Gid, Uid, UnshareFlags, set_capabilities_secure_bits,
@@ -37,6 +37,15 @@ pub(super) fn disk(scratch: &Path) -> Answer {
         ));
     }
     Ok("made, attached, mounted with shifted ids, written to".into())
+}
+
+/// A device of one's own, which every sandbox has some of.
+pub(super) fn device(scratch: &Path) -> Answer {
+    private_stage(scratch)?;
+    let (node, mode) = (Path::new("null"), Mode::from_raw_mode(0o666));
+    mknodat(CWD, node, FileType::CharacterDevice, mode, makedev(1, 3)).step("make a device")?;
+    fs::write(node, "text").step("write to it")?;
+    Ok("made and written to".into())
 }
 
 pub(super) fn overlay(scratch: &Path, writable: bool) -> Answer {

@@ -12,6 +12,7 @@ use super::policies::Policies;
 use crate::dns::Forwarder;
 use crate::error::Doing;
 use crate::firewall::{self, Rules};
+use crate::flows::{Cut, Flows};
 use crate::link::{self, Access, Cable};
 use crate::names::Names;
 use crate::namespace::{self, Namespace};
@@ -187,6 +188,39 @@ impl Host {
         .await
     }
 
+    /// Takes what slots that left have in the kernel's table of connections: it would be counted to
+    /// whoever has their addresses next, and fill the table of the whole machine.
+    pub(super) async fn forget_flows(&self, slots: &[u32]) -> Result<usize, Error> {
+        let gone: BTreeSet<_> = slots
+            .iter()
+            .map(|index| self.config.slot_address(*index))
+            .collect();
+        on_flows(move |flows| {
+            let found = match gone.first() {
+                Some(only) if gone.len() == 1 => flows.list_of(*only)?,
+                _ => flows.list(|source| gone.contains(&source))?,
+            };
+            flows.delete(&found)
+        })
+        .await
+    }
+
+    /// The same for all slots.
+    pub(super) async fn forget_all_flows(&self) -> Result<usize, Error> {
+        let range = self.config.range;
+        on_flows(move |flows| {
+            let found = flows.list(|source| range.contains(source))?;
+            flows.delete(&found)
+        })
+        .await
+    }
+
+    /// Lets all sandboxes together keep so many connections.
+    pub(super) async fn cut_flows(&self, budget: usize) -> Result<Option<Cut>, Error> {
+        let range = self.config.range;
+        on_flows(move |flows| flows.cut(|source| range.contains(source), budget)).await
+    }
+
     /// A slot's link that is on the host.
     pub(super) async fn present_link(&self) -> Option<String> {
         let names = self.names.clone();
@@ -205,6 +239,17 @@ impl Host {
             .await
             .map_err(|error| Error::kernel("asking for links", std::io::Error::other(error)))?
     }
+}
+
+/// A socket for each time: an answer that came too late would be taken for the next one's.
+async fn on_flows<T: Send + 'static>(
+    work: impl FnOnce(&mut Flows) -> std::io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let doing = || "changing the table of connections".to_owned();
+    tokio::task::spawn_blocking(move || work(&mut Flows::open()?))
+        .await
+        .map_err(|error| Error::kernel(doing(), std::io::Error::other(error)))?
+        .doing(doing)
 }
 
 fn rules<'a>(

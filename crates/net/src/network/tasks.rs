@@ -4,20 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::host::Host;
 use crate::Error;
 use crate::firewall::{self, Watch};
+use crate::flows;
 
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LATER_LOOKS: Duration = Duration::from_secs(1);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// The kernel looks at every place of a large table: so for all who left meanwhile at once.
+const BETWEEN_WALKS: Duration = Duration::from_millis(100);
+/// How often it is looked at how full the table of connections is.
+const FLOWS_LOOK: Duration = Duration::from_secs(1);
 
 /// Frees numbers whose links are gone. The kernel takes down a namespace some time after its last
 /// process, and a sandbox may outlive our `Slot`: so look soon, then ever more rarely.
 pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
     let mut pause = FIRST_LOOK;
+    let mut walked = None;
     while stop
         .run_until_cancelled(next_look(&host, &mut pause))
         .await
@@ -30,7 +37,7 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
                 continue;
             }
         };
-        for index in gone {
+        for index in without_flows(&host, gone, &mut walked).await {
             match host.forget_policy(index).await {
                 Ok(()) => host.book.release(index),
                 Err(error) => {
@@ -39,6 +46,27 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
             }
         }
     }
+}
+
+/// Those of the slots that have no connections any more; the others are for a later look.
+async fn without_flows(host: &Host, gone: Vec<u32>, walked: &mut Option<Instant>) -> Vec<u32> {
+    let (spoke, mut clean): (Vec<_>, Vec<_>) = gone
+        .into_iter()
+        .partition(|index| host.book.has_spoken(*index));
+    if spoke.is_empty() || walked.is_some_and(|last| last.elapsed() < BETWEEN_WALKS) {
+        return clean;
+    }
+    match host.forget_flows(&spoke).await {
+        Ok(0) => {}
+        Ok(count) => tracing::debug!(count, "connections of sandboxes that ended were removed"),
+        // They expire, some after days. Without the number there would be no sandbox at all.
+        Err(error) => {
+            tracing::warn!(%error, "connections of sandboxes that ended cannot be removed");
+        }
+    }
+    *walked = Some(Instant::now());
+    clean.extend(spoke);
+    clean
 }
 
 async fn next_look(host: &Host, pause: &mut Duration) {
@@ -107,4 +135,36 @@ async fn guard_for_ever(host: &Host, watch: &Watch) {
 async fn write_rules(host: &Host) -> Result<(), Error> {
     let policies = host.policies.lock().await;
     firewall::apply(&host.rules(&policies)).await
+}
+
+/// Keeps sandboxes from filling the kernel's table of connections: then nobody on this machine
+/// could open one, the server and its operator included.
+pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(FLOWS_LOOK))
+        .await
+        .is_some()
+    {
+        let Some((used, places)) = flows::used_of_table().await else {
+            continue;
+        };
+        // Half of it is for others.
+        let budget = places / 2;
+        if used <= budget {
+            continue;
+        }
+        match host.cut_flows(budget).await {
+            Ok(None) => {}
+            Ok(Some(cut)) => tracing::warn!(
+                used,
+                places,
+                removed = cut.deleted,
+                sandboxes = cut.sandboxes,
+                each = cut.share,
+                "sandboxes had more than half of this machine's table of connections; those with \
+                 the most lost the rest of theirs (sysctl net.netfilter.nf_conntrack_max)"
+            ),
+            Err(error) => tracing::warn!(%error, "the table of connections cannot be read"),
+        }
+    }
 }

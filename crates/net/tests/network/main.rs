@@ -11,6 +11,7 @@
 mod adoption;
 mod bed;
 mod firewalls;
+mod flows;
 mod isolation;
 mod names;
 mod policy;

@@ -5,7 +5,7 @@ use super::Resource;
 /// What is used of something, and how much of it sandboxes may come to use, reserves taken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level {
-    /// [`Resource::Memory`], [`Resource::Threads`] or [`Resource::Files`].
+    /// One that the machine has a number of.
     pub resource: Resource,
     /// For people: `of the machine`.
     pub whose: &'static str,

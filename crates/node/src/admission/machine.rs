@@ -7,7 +7,7 @@ use rustix::process::{Resource as Limited, getrlimit};
 use soulbox_cgroup::{Ceiling, FenceLimits, Manager};
 use tokio::time::Instant;
 
-use super::{Gauge, Level, Reading, Resource};
+use super::{Gauge, Level, Reading, Resource, shared};
 use crate::pool::Memory;
 
 /// Kept from sandboxes: of the machine this part, and not less than these, but of a small one
@@ -143,7 +143,7 @@ impl MachineGauge {
 
 impl Gauge for MachineGauge {
     fn read(&self) -> Reading {
-        let mut levels = Vec::with_capacity(8);
+        let mut levels = Vec::with_capacity(11);
         let mut level = |resource, whose, used: u64, bound: u64| {
             levels.push(Level {
                 resource,
@@ -169,6 +169,9 @@ impl Gauge for MachineGauge {
         {
             let bound = limit - (limit / FILES_PART).min(MOST_FILES);
             level(Resource::Files, "of the server", files, bound);
+        }
+        for (resource, used, bound) in shared::levels() {
+            level(resource, "of the machine", used, bound);
         }
         if let Some(fence) = &self.fence {
             let limits = &fence.limits;

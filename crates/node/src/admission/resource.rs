@@ -11,7 +11,7 @@ pub enum Resource {
     Memory,
     /// Processes and threads.
     Threads,
-    /// Descriptors of the server.
+    /// Descriptors of the server, and open files of the machine.
     Files,
     /// `--max-sandboxes`.
     Places,
@@ -24,10 +24,14 @@ pub enum Resource {
     PromisedCpu,
     /// One's turn to be started.
     Starts,
+    /// Of the machine.
+    Terminals,
+    /// In the kernel's table, which the machine shares.
+    Connections,
 }
 
 impl Resource {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Memory,
         Self::Threads,
         Self::Files,
@@ -37,6 +41,8 @@ impl Resource {
         Self::PromisedMemory,
         Self::PromisedCpu,
         Self::Starts,
+        Self::Terminals,
+        Self::Connections,
     ];
 
     /// For a label.
@@ -51,6 +57,8 @@ impl Resource {
             Self::PromisedMemory => "promised_memory",
             Self::PromisedCpu => "promised_cpu",
             Self::Starts => "starts",
+            Self::Terminals => "terminals",
+            Self::Connections => "connections",
         }
     }
 
@@ -106,6 +114,11 @@ impl Lack {
                 mib(used),
                 bound >> 20,
                 mib(aside),
+            ),
+            Resource::Terminals | Resource::Connections => format!(
+                "{}: {used} of {bound} {whose} are in use, and the rest is kept for the sandboxes \
+                 that are here",
+                resource.as_str(),
             ),
             other => format!(
                 "{}: a sandbox needs about {need}, but {used} of {bound} {whose} are in use and \

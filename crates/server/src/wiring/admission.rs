@@ -10,6 +10,9 @@ use crate::{Config, config::Admission};
 
 /// Before anything is started or adopted: what runs inside already is inside from now on.
 pub(super) async fn prepare(config: &Config, jail: &Jail) -> anyhow::Result<AdmissionConfig> {
+    for warning in jail.raise_shared_limits().await {
+        tracing::warn!("{warning}");
+    }
     let (wish, cgroups) = (config.admission, jail.cgroups().clone());
     let gauge =
         tokio::task::spawn_blocking(move || MachineGauge::with_fence(cgroups, wish.reserve_memory))
