@@ -15,7 +15,7 @@ from support.server import Server, binary, clean_environment, free_ports
 def mounted(folder: Path, options: str):
     """A file system in memory, on which both find the same fault."""
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", folder], check=True)
     try:
         (folder / "data").mkdir()
         subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
