@@ -71,25 +71,26 @@ def test_less_room_than_is_kept_free(own_server, tmp_path):
     with mounted(tmp_path / "disk", "rw", size="900m") as folder:
         server.data = folder
         words = re.compile(rf"{folder} has \d+ MiB of free space, and no sandbox is made below 1024 MiB")
-        for said in (refusal(server), doctor(server)):
-            assert words.search(said) and "--data-dir" in said and "--min-free-disk-mb" in said, said
+        try:
+            for said in (refusal(server), doctor(server)):
+                assert words.search(said) and "--data-dir" in said and "--min-free-disk-mb" in said, said
 
-        # Room enough for those who keep less free, which is what both are told.
-        server.extra = ["--min-free-disk-mb", "100"]
-        server.start()
-        kept = server.api()
-        with kept:
-            assert kept.post("/volumes", json={"name": "kept"}).status_code == 201
-        assert server.terminate() == 0
+            # Room enough for a server that keeps less free.
+            server.extra = ["--min-free-disk-mb", "100"]
+            server.start()
+            with server.api() as api:
+                assert api.post("/volumes", json={"name": "kept"}).status_code == 201
+            assert server.terminate() == 0
 
-        # Whoever keeps something there needs the server, to reach it or to remove it.
-        server.extra = []
-        server.start()
-        assert "new sandboxes will be refused" in server.log_tail() and words.search(server.log_tail())
-        with server.api() as api:
-            assert [each["name"] for each in api.get("/volumes").json()] == ["kept"]
-            assert api.post("/v2/sandboxes", json={"templateID": "base"}).status_code in (503, 507)
-        server.finish()
+            # Whoever keeps something there needs the server, to reach it or to remove it.
+            server.extra = []
+            server.start()
+            assert "new sandboxes will be refused" in server.log_tail() and words.search(server.log_tail())
+            with server.api() as api:
+                assert [each["name"] for each in api.get("/volumes").json()] == ["kept"]
+                assert api.post("/v2/sandboxes", json={"templateID": "base"}).status_code in (503, 507)
+        finally:
+            server.finish()
 
 
 def test_what_a_killed_doctor_left_is_gone_after_the_next_start(own_server):

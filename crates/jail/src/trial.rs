@@ -24,8 +24,11 @@ use crate::{Jail, blocking::blocking};
 /// emulated machine.
 const LIMIT: Duration = Duration::from_mins(1);
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// For a server that is to stop meanwhile, and for the end of its trial then.
+/// For a server that is to stop meanwhile,
 const HANGS_AFTER: Duration = Duration::from_secs(3);
+/// and for the end of its trial then: longer than a group's processes are waited for, since who leaves
+/// before leaves them frozen, with the disk in use.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(12);
 /// No tenant has it.
 const TENANT: &str = "00000000-0000-0000-0000-000000000000";
 const QUESTION: &[u8] = b"GET /health HTTP/1.1\r\nHost: trial\r\nConnection: close\r\n\r\n";
@@ -75,7 +78,7 @@ impl Jail {
         };
         let begun = Instant::now();
         let Some(done) = done else {
-            if timeout(HANGS_AFTER, self.remove_all_of(&spec.id))
+            if timeout(REMOVAL_LIMIT, self.remove_all_of(&spec.id))
                 .await
                 .is_err()
             {
