@@ -1,5 +1,5 @@
 import os
-import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -40,11 +40,12 @@ def loop():
 
 
 @pytest.fixture(scope="session")
-def scratch():
+def scratch(pytestconfig):
     folder = Path(tempfile.mkdtemp(prefix="soulbox-test-"))
-    yield folder
     if os.environ.get("SOULBOX_TEST_KEEP") is None:
-        shutil.rmtree(folder, ignore_errors=True)
+        # At the very end: tens of thousands of files on a slow disk are not the last test's time.
+        pytestconfig.add_cleanup(lambda: subprocess.run(["rm", "-rf", str(folder)]))
+    return folder
 
 
 @pytest.fixture(scope="session")

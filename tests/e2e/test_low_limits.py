@@ -1,12 +1,17 @@
 """A server that was started under other resource limits than a root shell's, as sudo and units do."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from e2b import Sandbox
 
+from support.server import binary, clean_environment
+
 CAP_SYS_RESOURCE = 24
+# As in a container that lacks it.
+MAY_NOT_RAISE = ["setpriv", "--inh-caps=-sys_resource", "--bounding-set=-sys_resource"]
 
 
 def may_raise_limits() -> bool:
@@ -55,3 +60,47 @@ def test_limits_too_low_for_a_sandbox_are_raised_or_refused_at_the_start_by_name
         said = server.log.read_text()
         for part in ("the hard limit of processes is 10", "ulimit -Hu 4096", "LimitNPROC=", "soulbox doctor"):
             assert part in said, said
+
+
+@pytest.mark.skipif(not may_raise_limits(), reason="needs CAP_SYS_RESOURCE")
+@pytest.mark.parametrize(
+    "option, shown",
+    [
+        ("--stack=65536:65536", "Max stack size"),
+        ("--as=4000000000:4000000000", "Max address space"),
+        ("--data=1000000000:1000000000", "Max data size"),
+        ("--cpu=60:60", "Max cpu time"),
+    ],
+)
+def test_limits_that_would_end_the_server_without_a_word_are_raised(own_server, option, shown):
+    server = own_server()
+    server.starter = ["prlimit", option]
+    server.start()
+    limits = Path(f"/proc/{server.pid}/limits").read_text()
+    value = re.search(rf"^{shown} +(\w+)", limits, re.MULTILINE)[1]
+    assert value == ("8388608" if "stack" in option else "unlimited")
+    with Sandbox.create(**server.sdk) as sandbox:
+        assert sandbox.commands.run("echo works").stdout == "works\n"
+
+
+@pytest.mark.parametrize(
+    "option, parts",
+    [
+        ("--stack=65536:65536", ["stack is 65536", "ulimit -Hs", "LimitSTACK"]),
+        ("--as=4000000000:4000000000", ["address space is 4000000000", "ulimit -Hv", "LimitAS"]),
+        ("--data=1000000000:1000000000", ["data is 1000000000", "ulimit -Hd", "LimitDATA"]),
+        ("--cpu=60:60", ["cpu time is 60", "ulimit -Ht", "LimitCPU"]),
+    ],
+)
+def test_limits_that_cannot_be_raised_refuse_the_start_by_name(own_server, option, parts):
+    server = own_server()
+    server.starter = ["prlimit", option, *MAY_NOT_RAISE]
+    assert server.spawn().wait(60) == 1
+    said = server.log.read_text()
+    assert all(part in said for part in parts), said
+
+
+def test_a_stack_that_is_too_small_is_told_by_every_command():
+    command = ["prlimit", "--stack=65536:65536", *MAY_NOT_RAISE, str(binary()), "ls"]
+    done = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and "stack is 65536" in done.stderr and "LimitSTACK" in done.stderr, done

@@ -2,6 +2,7 @@
 
 import pytest
 
+from machines.serving import START_WITHIN
 from machines.unit import Unit
 
 
@@ -23,7 +24,21 @@ def limits_of(machine) -> str:
 
 
 def test_the_first_steps_work(unit, client):
+    assert unit.status() == "ready on http://127.0.0.1:3000"
     client.run("first_steps")
+
+
+def test_a_start_that_is_refused_fails_where_it_was_asked_for_and_says_why(unit, machine):
+    drop_in = "/run/systemd/system/soulbox.service.d/refused.conf"
+    machine.write(drop_in, "[Service]\nLimitNOFILE=64\n")
+    try:
+        machine.run("systemctl daemon-reload")
+        unit.systemctl("stop")
+        assert machine.ssh("systemctl start soulbox", within=START_WITHIN).code != 0
+        assert "open files is 64" in unit.status()
+    finally:
+        machine.run(f"rm {drop_in} && systemctl daemon-reload")
+        unit.start()
 
 
 def test_sandboxes_outlive_a_reload_and_a_restart_of_the_unit(unit, machine, client):
@@ -35,7 +50,7 @@ def test_sandboxes_outlive_a_reload_and_a_restart_of_the_unit(unit, machine, cli
     assert [line for line in before if line not in after] == [], "limits are gone after a reload"
     client.run("first_steps")
     unit.systemctl("restart")
-    unit.wait()
+    unit.is_ready()
     client.run("find", "memory", *left)
     assert unit.cli("kill", *left).code == 0
 

@@ -3,7 +3,7 @@
 import re
 
 from machines.machine import Machine
-from machines.serving import STOP_WITHIN, Serving
+from machines.serving import HEALTH, START_WITHIN, STOP_WITHIN, Serving
 from support.server import PROJECT
 
 FILE = "/etc/systemd/system/soulbox.service"
@@ -14,7 +14,6 @@ def content(lines: str) -> str:
     return shown[1].replace("[Service]\n", f"[Service]\n{lines}\n")
 
 
-
 class Unit(Serving):
     def __init__(self, machine: Machine, lines: str = "") -> None:
         super().__init__(machine)
@@ -22,11 +21,18 @@ class Unit(Serving):
         machine.run("systemctl daemon-reload")
 
     def systemctl(self, *words: str) -> None:
-        self.machine.run(f"systemctl {' '.join(words)} soulbox", within=STOP_WITHIN + 60)
+        self.machine.run(f"systemctl {' '.join(words)} soulbox", within=STOP_WITHIN + START_WITHIN)
 
     def start(self, *_) -> None:
         self.systemctl("start")
-        self.wait()
+        self.is_ready()
+
+    def is_ready(self) -> None:
+        """At once: systemd was told, and so was whoever asked it to start the unit."""
+        assert self.machine.ssh(HEALTH).code == 0, self.log()
+
+    def status(self) -> str:
+        return self.machine.run("systemctl show soulbox -P StatusText").strip()
 
     def result(self) -> str:
         return self.machine.run("systemctl show soulbox -P Result").strip()

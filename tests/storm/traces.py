@@ -4,14 +4,15 @@ import json
 import os
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from support.census import SANDBOX_IDS, SLACK, cgroups, grown, namespaces, nft_counts, state_of
+from support import descriptors
+from support.census import SANDBOX_IDS, SLACK, cgroups, flat, grown, namespaces, nft_counts, state_of
 from support.server import Server
 
 # A server that has met a thousand clients keeps a little more than one of a calm test.
-STORM_SLACK = SLACK | {"server_fds": 8, "files": 8}
+STORM_SLACK = SLACK | {"files": 8}
 SANDBOX_ID = re.compile(r"i[0-9a-z]{20}")
 
 
@@ -28,7 +29,7 @@ class Traces:
     nft_elements: int
     sandbox_folders: int
     files: int
-    server_fds: int
+    descriptors: dict[str, int]
     server_threads: int
 
     @classmethod
@@ -48,7 +49,7 @@ class Traces:
             nft_elements=elements,
             sandbox_folders=len(os.listdir(server.data / "sandboxes")),
             files=sum(len(files) for _, _, files in os.walk(server.data)),
-            server_fds=len(os.listdir(f"/proc/{server.pid}/fd")),
+            descriptors=descriptors.kinds(server.pid, server.data),
             server_threads=len(os.listdir(f"/proc/{server.pid}/task")),
         )
 
@@ -68,7 +69,7 @@ class Traces:
         """What is still more than before when the time is over."""
         end = time.monotonic() + within
         while True:
-            more = grown(asdict(before), asdict(cls.of(server)), STORM_SLACK)
+            more = grown(flat(before), flat(cls.of(server)), STORM_SLACK)
             if not more or time.monotonic() > end:
                 return more
             time.sleep(0.3)

@@ -6,15 +6,18 @@ import re
 import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from support import descriptors
 from support.server import Server
 from support.turns import turn
 from support.waiting import eventually
 
 # As crates/jail/src/ids.rs gives them out.
 SANDBOX_IDS = range(0x7000_0000, 0x7FFE_0000)
-# Idle threads and their wake-up descriptors belong to the runtime, which reuses them.
-SLACK = {"server_threads": 64, "server_fds": 4, "files": 4}
+# Idle threads belong to the runtime, which reuses them.
+SLACK = {"server_threads": 64, "files": 4}
+AT_MOST = {f"server's {kind}": most for kind, most in descriptors.AT_MOST.items()}
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
@@ -31,7 +34,7 @@ class Census:
     nft_elements: int
     sandbox_folders: int
     files: int
-    server_fds: int
+    descriptors: dict[str, int]
     server_threads: int
 
     @classmethod
@@ -52,7 +55,7 @@ class Census:
             nft_elements=elements,
             sandbox_folders=count_entries(server.data / "sandboxes") if server else 0,
             files=sum(len(files) for _, _, files in os.walk(server.data)) if server else 0,
-            server_fds=len(os.listdir(f"/proc/{server.pid}/fd")) if alive else 0,
+            descriptors=descriptors.kinds(server.pid, server.data) if alive else {},
             server_threads=len(os.listdir(f"/proc/{server.pid}/task")) if alive else 0,
         )
 
@@ -86,15 +89,22 @@ class Census:
         return grown(flat(before), flat(self))
 
 
-def flat(census: Census) -> dict[str, int]:
+def flat(census: Any) -> dict[str, int]:
     values = asdict(census)
-    kinds = values.pop("namespaces")
-    return values | {f"{kind} namespaces": count for kind, count in kinds.items()}
+    for kind, count in values.pop("namespaces", {}).items():
+        values[f"{kind} namespaces"] = count
+    for kind, count in values.pop("descriptors").items():
+        values[f"server's {kind}"] = count
+    return values
 
 
 def grown(was: dict[str, int], now: dict[str, int], slack: dict[str, int] = SLACK) -> dict[str, str]:
-    """What is more than it was."""
-    return {name: f"{was[name]} -> {now[name]}" for name in now if now[name] > was[name] + slack.get(name, 0)}
+    """What is more than it was. Of a kind of descriptors there may have been none."""
+    return {
+        name: f"{was.get(name, 0)} -> {count}"
+        for name, count in now.items()
+        if count > max(was.get(name, 0) + slack.get(name, 0), AT_MOST.get(name, 0))
+    }
 
 
 def is_ours(pid: str) -> bool:

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use soulbox_types::{INSTANCE_TYPES, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout};
+use soulbox_types::{
+    INSTANCE_TYPES, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout,
+    limits::{MAX_CPUS, MAX_DISK_MIB, MAX_MEMORY_MIB, MIN_DISK_MIB, MIN_MEMORY_MIB},
+};
 
 use crate::{Error, IdempotencyKey, Result};
 
@@ -10,12 +13,6 @@ use crate::{Error, IdempotencyKey, Result};
 /// answer or every process.
 const MAX_MAP_BYTES: usize = 64 * 1024;
 const MAX_MAP_ENTRIES: usize = 1024;
-
-const MAX_CPUS: u32 = 32;
-const MIN_MEMORY_MIB: u32 = 128;
-const MAX_MEMORY_MIB: u32 = 256 * 1024;
-const MIN_DISK_MIB: u32 = 64;
-const MAX_DISK_MIB: u32 = 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct CreateRequest {

@@ -14,6 +14,7 @@
 //! - `advice`, `surroundings`: what to do when a sandbox does not start, by the step that failed and
 //!   by where this program runs
 //! - `probe`: what happens in the copy of the program
+//! - `scratch`: a folder to try things in, and what killed ones have left
 //! - `child`: running a program with a time limit
 
 mod advice;
@@ -23,14 +24,19 @@ mod preflight;
 mod probe;
 mod report;
 mod run;
+mod scratch;
 mod surroundings;
 
 pub use advice::advice;
-pub use checks::{sandbox::Tried, storage::file_size_limit};
+pub use checks::{
+    sandbox::Tried,
+    storage::{file_size_limit, free_space},
+};
 pub use preflight::{Problem, preflight};
 pub use probe::probe;
 pub use report::{Check, Outcome, Report, TierReport};
 pub use run::{DoctorOptions, missing, run};
+pub use scratch::{Left, Scratch, left_over, nearest_folder};
 pub use surroundings::Surroundings;
 
 /// The hidden subcommand that [`probe`] serves.

@@ -21,8 +21,8 @@ impl fmt::Display for Problem {
 
 /// What `soulbox serve` asks before it starts, in well under 100 ms. Blocking.
 ///
-/// Free space is not among it: the sandboxes of an earlier start must be reachable on a full disk
-/// too, and new ones are refused one by one.
+/// Free space is asked for apart ([`free_space`](crate::free_space)): what an earlier start has left
+/// must be reachable on a full disk too.
 pub fn preflight(data_dir: &Path) -> Result<(), Vec<Problem>> {
     let mut problems = Vec::new();
     let mut ask = |name: &str, finding: Finding| {

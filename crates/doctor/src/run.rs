@@ -17,6 +17,8 @@ use crate::{
 pub struct DoctorOptions {
     /// Where the server keeps (or will keep) its data: the file system matters.
     pub data_dir: PathBuf,
+    /// What the server will keep free, as it is told.
+    pub min_free_disk: u64,
     /// Also what takes seconds: a gVisor sandbox and a virtual machine.
     pub thorough: bool,
     /// Where the server will listen, each with the option that chooses another address.
@@ -48,7 +50,7 @@ pub fn run(options: &DoctorOptions) -> Report {
         checks::ports::check(&options.addresses, &options.data_dir)
     });
     checks.any_user("space", "free space", true, || {
-        checks::storage::space(&options.data_dir)
+        checks::storage::space(&options.data_dir, options.min_free_disk)
     });
     checks.any_user(
         "open_files",

@@ -2,7 +2,9 @@
 //! this machine can run sandboxes is known only then.
 
 use std::{
+    future::pending,
     io,
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -22,6 +24,11 @@ use crate::{Jail, blocking::blocking};
 /// emulated machine.
 const LIMIT: Duration = Duration::from_mins(1);
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// For a server that is to stop meanwhile,
+const HANGS_AFTER: Duration = Duration::from_secs(3);
+/// and for the end of its trial then: longer than a group's processes are waited for, since who leaves
+/// before leaves them frozen, with the disk in use.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(12);
 /// No tenant has it.
 const TENANT: &str = "00000000-0000-0000-0000-000000000000";
 const QUESTION: &[u8] = b"GET /health HTTP/1.1\r\nHost: trial\r\nConnection: close\r\n\r\n";
@@ -42,18 +49,51 @@ impl Jail {
     /// Starts a sandbox of this template, asks it something, freezes, thaws and ends it. Nothing is
     /// left of it, whatever comes of it.
     pub async fn trial(&self, template: &Template) -> Result<Trial> {
-        let spec = spec(template)?;
-        let done = timeout(LIMIT, self.try_out(&spec)).await;
-        let done = done.unwrap_or(Err(Error::Timeout {
+        let done = self.trial_until(template, pending()).await?;
+        done.ok_or(Error::Timeout {
             what: "a trial sandbox",
             limit: LIMIT,
-        }));
+        })
+    }
+
+    /// `None`: it was to stop in the middle. It is not cut short for that, since what has begun can
+    /// be taken back only when it is done, unless it hangs: a disk that does not answer must not
+    /// keep the server from leaving. What is left then is the next start's.
+    pub async fn trial_until(
+        &self,
+        template: &Template,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<Trial>> {
+        let spec = spec(template)?;
+        let done = {
+            let mut trying = pin!(timeout(LIMIT, self.try_out(&spec)));
+            tokio::select! {
+                biased;
+                done = trying.as_mut() => Some(done),
+                () = stop => {
+                    timeout(HANGS_AFTER, trying).await.ok();
+                    None
+                }
+            }
+        };
         let begun = Instant::now();
+        let Some(done) = done else {
+            if timeout(REMOVAL_LIMIT, self.remove_all_of(&spec.id))
+                .await
+                .is_err()
+            {
+                tracing::warn!("the trial sandbox hangs; the next start removes it");
+            }
+            return Ok(None);
+        };
         let ended = self.remove_all_of(&spec.id).await;
-        let mut steps = done?;
+        let mut steps = done.unwrap_or(Err(Error::Timeout {
+            what: "a trial sandbox",
+            limit: LIMIT,
+        }))?;
         ended?;
         steps.push(("ended", begun.elapsed()));
-        Ok(Trial { steps })
+        Ok(Some(Trial { steps }))
     }
 
     async fn try_out(&self, spec: &SandboxSpec) -> Result<Vec<(&'static str, Duration)>> {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use soulbox_runtime::{Error, LogLevel, Result};
-use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxState};
+use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxState, disk_reserve};
 
 use crate::{LocalNode, local::blocking};
 
@@ -22,10 +22,6 @@ const CALM: Duration = Duration::from_secs(1);
 const ALERT: Duration = Duration::from_millis(100);
 /// From this multiple of the reserve on, it looks more often.
 const ALERT_FROM: u64 = 4;
-/// What a paused sandbox may still have to write is in its memory: so much is kept free.
-const RESERVE: u64 = 1 << 30;
-/// Of a small disk, not more than this part.
-const RESERVE_PART: u64 = 5;
 /// Of all files that the disk can hold.
 const FILE_RESERVE_PERCENT: u64 = 5;
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -79,7 +75,7 @@ impl LocalNode {
             .map_err(|e| Error::io("could not read the free disk space", e.into()))?;
         let total = disk.f_blocks.saturating_mul(disk.f_frsize);
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let reserve = RESERVE.min(total / RESERVE_PART).max(self.min_free_disk());
+        let reserve = disk_reserve(total, self.min_free_disk());
         Ok(Space {
             free,
             reserve,

@@ -5,11 +5,18 @@ use std::path::Path;
 use anyhow::bail;
 use soulbox_doctor::Problem;
 
+use crate::trial;
+
 pub(crate) async fn preflight(data_dir: &Path, min_free_disk: u64) -> anyhow::Result<()> {
-    warn_of_a_full_disk(data_dir, min_free_disk);
+    trial::clear_up(data_dir).await;
     let dir = data_dir.to_owned();
-    let found = tokio::task::spawn_blocking(move || soulbox_doctor::preflight(&dir)).await?;
-    judge(found, has_sandboxes(data_dir))
+    let (found, room) = tokio::task::spawn_blocking(move || {
+        let room = soulbox_doctor::free_space(&dir, min_free_disk);
+        (soulbox_doctor::preflight(&dir), room)
+    })
+    .await?;
+    judge(found, has_sandboxes(data_dir))?;
+    judge_room(room, keeps_something(data_dir))
 }
 
 fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result<()> {
@@ -35,18 +42,26 @@ fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result
     )
 }
 
-/// Not a reason to refuse the start: sandboxes that are there go on, new ones are refused.
-fn warn_of_a_full_disk(data_dir: &Path, min_free_disk: u64) {
-    let free = rustix::fs::statvfs(data_dir)
-        .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    if free < min_free_disk {
-        tracing::warn!(
-            "{} has {} MiB of free space: no new sandboxes below {} MiB (--min-free-disk-mb)",
-            data_dir.display(),
-            free >> 20,
-            min_free_disk >> 20
-        );
+/// A server that can make no sandbox is not ready. One that keeps something is needed all the same,
+/// to reach it, and to make room by removing it.
+fn judge_room(room: Result<(), Problem>, keeps_something: bool) -> anyhow::Result<()> {
+    match room {
+        Err(problem) if keeps_something => {
+            tracing::warn!("new sandboxes will be refused. {problem}");
+            Ok(())
+        }
+        Err(problem) => bail!("sandboxes cannot run on this machine yet. {problem}"),
+        Ok(()) => Ok(()),
     }
+}
+
+/// Of what people have made: all of it can be removed through the server only.
+pub(crate) fn keeps_something(data_dir: &Path) -> bool {
+    let has_entries = |folder: &str| {
+        std::fs::read_dir(data_dir.join(folder)).is_ok_and(|mut entries| entries.next().is_some())
+    };
+    let kept = ["snapshots", "templates/builds", "volumes"];
+    has_sandboxes(data_dir) || kept.into_iter().any(has_entries)
 }
 
 /// Somebody's: what a killed start has left of its trial is none.
@@ -89,6 +104,25 @@ mod tests {
         assert!(!has_sandboxes(folder.path()));
         std::fs::write(trial.join("spec.json"), "{").unwrap();
         assert!(has_sandboxes(folder.path()));
+    }
+
+    #[test]
+    fn too_little_room_refuses_a_start_unless_something_is_kept_there() {
+        let full = || Err(problem("/data has 7 MiB of free space"));
+        let error = judge_room(full(), false).unwrap_err().to_string();
+        assert!(
+            error.contains("7 MiB") && error.contains("mend it"),
+            "{error}"
+        );
+        assert!(judge_room(full(), true).is_ok() && judge_room(Ok(()), false).is_ok());
+        for kept in ["snapshots/a", "volumes/b", "templates/builds/c"] {
+            let folder = tempfile::tempdir().unwrap();
+            let kept = folder.path().join(kept);
+            std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
+            assert!(!keeps_something(folder.path()), "{}", kept.display());
+            std::fs::write(&kept, "").unwrap();
+            assert!(keeps_something(folder.path()), "{}", kept.display());
+        }
     }
 
     #[test]

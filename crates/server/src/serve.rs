@@ -11,12 +11,13 @@ use crate::{
     data_dir::DataDir,
     env_files::{self, Endpoints},
     listen::bind,
-    logging, open_files,
+    logging, open_files, own_limits,
     preflight::preflight,
     program_name, quick_start,
     running::{Listeners, Parts, run},
+    service_manager::ServiceManager,
     tls::{self, Tls},
-    wiring::{self, Stopped, go_on},
+    wiring::{self, Stopped, Told, go_on},
 };
 
 /// For a start that is making the first template, or has to take up sandboxes before it can let go
@@ -24,23 +25,46 @@ use crate::{
 const ABANDON_LIMIT: Duration = Duration::from_mins(1);
 
 /// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
-pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+pub async fn serve(
+    config: Config,
+    manager: &ServiceManager,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
     logging::init(&config.log, config.log_format)?;
     let stop = CancellationToken::new();
-    let (mut shutdown, mut starting) = (pin!(shutdown), pin!(start(&config, &stop)));
+    let asking = manager.ask_for_time();
+    let (mut shutdown, mut starting) = (pin!(shutdown), Box::pin(start(&config, manager, &stop)));
     let started = tokio::select! {
         biased;
         () = shutdown.as_mut() => {
             stop.cancel();
+            manager.stopping().await;
             return abandon(starting).await;
         }
-        started = starting.as_mut() => started?,
+        started = starting.as_mut() => started,
+    };
+    drop(asking);
+    let started = match started {
+        Ok(started) => started,
+        Err(error) => {
+            manager.status(&format!("not started: {error:#}")).await;
+            return Err(error);
+        }
     };
     let Started {
         listeners,
         parts,
         data_dir,
     } = started;
+    let ready = listeners.addresses().map_or_else(
+        |_| "ready".to_owned(),
+        |listening| format!("ready on http://{}", listening.http),
+    );
+    manager.ready(&ready).await;
+    let shutdown = async {
+        shutdown.await;
+        manager.stopping().await;
+    };
     run(listeners, &config.domain, parts, shutdown).await;
     drop(data_dir);
     Ok(())
@@ -71,13 +95,18 @@ struct Started {
     data_dir: DataDir,
 }
 
-async fn start(config: &Config, stop: &CancellationToken) -> anyhow::Result<Started> {
+async fn start(
+    config: &Config,
+    manager: &ServiceManager,
+    stop: &CancellationToken,
+) -> anyhow::Result<Started> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "sandboxes need root: run `sudo soulbox serve` (what they run is never root on this machine)"
         );
     }
     open_files::raise_limit()?;
+    own_limits::lift()?;
     if let Err(problem) = soulbox_doctor::file_size_limit() {
         bail!("{problem}");
     }
@@ -91,7 +120,8 @@ async fn start(config: &Config, stop: &CancellationToken) -> anyhow::Result<Star
         .tls_domain()
         .unwrap_or_else(|| config.domain.clone());
     let known_key = env_files::known_key(&config.data_dir)?;
-    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key, stop).await?;
+    let told = Told { manager, stop };
+    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key, told).await?;
     if let Err(error) = announce(config, &data_dir, &listeners, &endpoints, key.as_ref()) {
         parts.close.await;
         return Err(error);

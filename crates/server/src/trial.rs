@@ -2,32 +2,30 @@
 //! that it is ready, and by the doctor.
 
 use std::{
-    fs::{File, Permissions},
     io::{self, Read},
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
-    },
+    os::unix::fs::DirBuilderExt,
     path::Path,
     sync::Arc,
 };
 
 use anyhow::{Context, anyhow};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
-use soulbox_doctor::{Surroundings, Tried};
+use soulbox_doctor::{Left, Scratch, Surroundings, Tried, left_over};
 use soulbox_jail::{Instance, Jail, JailConfig};
 use soulbox_net::NetConfig;
 use soulbox_runtime::Error;
 use soulbox_template::{HostOptions, Template, Templates};
+use tokio_util::sync::CancellationToken;
 
-use crate::preflight::has_sandboxes;
+use crate::{
+    preflight::{has_sandboxes, keeps_something},
+    wiring::Stopped,
+};
 
 /// Links of this tag count as free; nobody has it, or we had better know.
 const NO_SERVER: &str = "0000";
 const SLOTS: u32 = 2;
 /// Some tens of bytes.
 const LONGEST_INSTANCE: u64 = 4096;
-const SCRATCH: &str = ".soulbox-doctor-";
 /// In a scratch folder, so that no data folder is taken for one, whatever its name.
 const INSIDE: &str = "trial";
 
@@ -92,9 +90,11 @@ pub(crate) async fn before_ready(
     jail: &Jail,
     template: &Template,
     data_dir: &Path,
+    stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let error = match jail.trial(template).await {
-        Ok(trial) => {
+    let error = match jail.trial_until(template, stop.cancelled()).await {
+        Ok(None) => return Err(Stopped.into()),
+        Ok(Some(trial)) => {
             let millis = trial.total().as_millis();
             tracing::info!(
                 millis,
@@ -104,7 +104,7 @@ pub(crate) async fn before_ready(
         }
         Err(error) => error,
     };
-    if is_full(&error, has_sandboxes(data_dir)) {
+    if is_full(&error, has_sandboxes(data_dir), keeps_something(data_dir)) {
         tracing::warn!(
             "no sandbox could be tried, and none can be made before there is room: {error}"
         );
@@ -118,11 +118,11 @@ pub(crate) async fn before_ready(
     Err(why)
 }
 
-/// Room may come while the server runs. Where there is no sandbox that could make it, none will.
-fn is_full(error: &Error, has_sandboxes: bool) -> bool {
+/// Room may come while the server runs. Where there is nothing whose end could make it, none will.
+fn is_full(error: &Error, has_sandboxes: bool, keeps_something: bool) -> bool {
     match error {
         Error::NoCapacity { .. } => has_sandboxes,
-        Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+        Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull && keeps_something,
         _ => false,
     }
 }
@@ -182,10 +182,9 @@ pub async fn try_sandbox(data_dir: &Path) -> Tried {
 }
 
 async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>> {
-    let near = data_dir.ancestors().find(|path| path.is_dir());
-    let near = near.unwrap_or(Path::new("/")).to_owned();
-    clear_up(&near).await;
-    let (scratch, jail) = tokio::task::spawn_blocking(move || prepare(&near)).await??;
+    clear_up(data_dir).await;
+    let data_dir = data_dir.to_owned();
+    let (scratch, jail) = tokio::task::spawn_blocking(move || prepare(&data_dir)).await??;
     let template = jail.templates.all().first().cloned();
     let tried = match Jail::open(jail).await {
         Ok(jail) => {
@@ -204,75 +203,41 @@ async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>
     }))
 }
 
-/// What doctors that were killed have left. Others may be able to write here: only what root alone
-/// can have made is believed.
-async fn clear_up(near: &Path) {
-    let Ok(entries) = std::fs::read_dir(near) else {
-        return;
+/// What doctors and servers that were killed have left in the data folder, or beside it before there
+/// was one: of a sandbox that was tried too, if it came to that.
+pub(crate) async fn clear_up(data_dir: &Path) {
+    let near = soulbox_doctor::nearest_folder(data_dir);
+    let folders: Vec<_> = near.ancestors().take(2).map(Path::to_owned).collect();
+    let look = move || -> Vec<_> {
+        let left = folders.iter().flat_map(|folder| left_over(folder));
+        left.map(|left| (instance(&left), left)).collect()
     };
-    for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(SCRATCH) {
+    for (instance, left) in tokio::task::spawn_blocking(look).await.unwrap_or_default() {
+        // Those of an earlier version have no mark.
+        if !left.is_marked && instance.is_none() {
             continue;
         }
-        let path = entry.path();
-        let Some((folder, instance)) = left_by_a_doctor(&path) else {
-            continue;
-        };
-        if let Ok(true) = lock(&folder) {
+        if let Some(instance) = instance {
             Jail::remove_traces(&instance).await;
-            if let Err(error) = std::fs::remove_dir_all(&path) {
-                tracing::warn!(%error, "what a killed doctor left stays");
-            }
+        }
+        let removed = tokio::task::spawn_blocking(move || left.remove()).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%error, "what a killed doctor left stays");
         }
     }
 }
 
-fn left_by_a_doctor(path: &Path) -> Option<(File, Instance)> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let open = |at: BorrowedFd<'_>, path: &Path, more| -> Option<File> {
-        let file: File = openat(at, path, flags | more, Mode::empty()).ok()?.into();
-        let found = file.metadata().ok()?;
-        (found.uid() == 0 && found.mode() & 0o022 == 0).then_some(file)
-    };
-    let folder = open(CWD, path, OFlags::DIRECTORY)?;
-    let inside = open(folder.as_fd(), Path::new(INSIDE), OFlags::DIRECTORY)?;
-    let file = open(inside.as_fd(), Path::new("instance.json"), OFlags::empty())?;
+/// In whose name a trial was made.
+fn instance(left: &Left) -> Option<Instance> {
+    let file = left.file(&[INSIDE, "instance.json"])?;
     let mut text = String::new();
-    let is_file = file.metadata().ok()?.is_file();
-    is_file
-        .then(|| file.take(LONGEST_INSTANCE).read_to_string(&mut text))?
-        .ok()?;
-    Some((folder, serde_json::from_str(&text).ok()?))
+    file.take(LONGEST_INSTANCE).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
 }
 
-/// `false`: a doctor is at work there.
-fn lock(folder: &File) -> io::Result<bool> {
-    match flock(folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Gone with this value.
-struct Scratch {
-    _dir: tempfile::TempDir,
-    _lock: File,
-}
-
-fn prepare(near: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
-    let scratch = tempfile::Builder::new()
-        .prefix(SCRATCH)
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir_in(near)
-        .with_context(|| format!("cannot write to {}", near.display()))?;
-    let folder = File::open(scratch.path())?;
-    lock(&folder)?;
+fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
+    let scratch = Scratch::new(data_dir).map_err(|error| anyhow!(error))?;
     let dir = scratch.path().join(INSIDE);
-    let scratch = Scratch {
-        _dir: scratch,
-        _lock: folder,
-    };
     std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
     let programs = soulbox_embed::install(&dir.join("bin"))?;
     let options = HostOptions {
@@ -323,48 +288,45 @@ mod tests {
         assert!(said.contains("no module; modprobe nf_tables"), "{said}");
     }
 
-    #[test]
-    fn only_what_root_alone_can_have_made_is_taken_for_a_killed_doctors() {
+    #[tokio::test]
+    async fn what_killed_doctors_left_goes_and_what_only_looks_like_it_stays() {
         let near = tempfile::tempdir().unwrap();
         let make = |name: &str, inside: &str| {
-            let folder = near.path().join(name).join(inside);
-            std::fs::create_dir_all(&folder).unwrap();
-            let text = r#"{"tag":"00aa","range":"10.213.0.0/16"}"#;
-            std::fs::write(folder.join("instance.json"), text).unwrap();
-            near.path().join(name)
+            let folder = near.path().join(name);
+            std::fs::create_dir_all(folder.join(inside)).unwrap();
+            folder
         };
-        let real = make("real", INSIDE);
-        assert_eq!(left_by_a_doctor(&real).unwrap().1.tag, "00aa");
-        assert!(left_by_a_doctor(&make("data-folder", "")).is_none());
+        // Killed before anything was in it, with a mark, and by an earlier version.
+        let early = make(".soulbox-doctor-aaaaaa", "");
+        let marked = make(".soulbox-doctor-bbbbbb", "trial/bin");
+        std::fs::write(marked.join(".scratch"), "").unwrap();
+        let old = make(".soulbox-doctor-cccccc", "trial");
+        let text = r#"{"tag":"fffe","range":"10.255.240.0/20"}"#;
+        std::fs::write(old.join("trial/instance.json"), text).unwrap();
+        // Somebody's data folder, and a name alone.
+        let data = make(".soulbox-doctor-dddddd", "sandboxes");
+        std::fs::write(data.join("instance.json"), text).unwrap();
+        let other = make("soulbox", "trial");
 
-        let link = near.path().join("link");
-        std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert!(left_by_a_doctor(&link).is_none());
-
-        let open = make("open", INSIDE);
-        let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(&open, all).unwrap();
-        assert!(left_by_a_doctor(&open).is_none());
-
-        if rustix::process::geteuid().is_root() {
-            let others = make("others", INSIDE);
-            std::os::unix::fs::chown(&others, Some(65_534), Some(65_534)).unwrap();
-            assert!(left_by_a_doctor(&others).is_none());
+        clear_up(&near.path().join("data-folder-to-be")).await;
+        for gone in [early, marked, old] {
+            assert!(!gone.exists(), "{}", gone.display());
         }
+        assert!(data.join("instance.json").exists() && other.join("trial").exists());
     }
 
     #[test]
-    fn a_full_disk_is_no_reason_to_refuse_the_start() {
+    fn a_full_disk_is_no_reason_to_refuse_the_start_where_something_can_be_removed() {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let full = Error::io("could not make the sandbox's disk", full);
-        assert!(is_full(&full, false));
+        assert!(is_full(&full, false, true) && !is_full(&full, false, false));
         let refused = io::Error::from(io::ErrorKind::PermissionDenied);
         let refused = Error::io("could not start soulbox-init", refused);
-        assert!(!is_full(&refused, true));
+        assert!(!is_full(&refused, true, true));
         let no_ids = Error::NoCapacity {
             what: "host ids".into(),
             retry_after: std::time::Duration::ZERO,
         };
-        assert!(is_full(&no_ids, true) && !is_full(&no_ids, false));
+        assert!(is_full(&no_ids, true, true) && !is_full(&no_ids, false, true));
     }
 }

@@ -21,9 +21,8 @@ use soulbox_runtime::{Node, Runtime};
 use soulbox_store::Store;
 use soulbox_template::{HostOptions, Template, Templates};
 use soulbox_types::Secret;
-use tokio_util::sync::CancellationToken;
 
-pub(crate) use stop::{Stopped, go_on};
+pub(crate) use stop::{Stopped, Told, go_on};
 
 use self::opened::Opened;
 use crate::{
@@ -47,8 +46,12 @@ pub(crate) async fn assemble(
     sandbox_domain: String,
     seed: Secret,
     known_key: Option<Secret>,
-    stop: &CancellationToken,
+    told: Told<'_>,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
+    let stop = told.stop;
+    told.manager
+        .status("making the template `base` of this machine")
+        .await;
     let (programs, template) = prepare(config).await?;
     go_on(stop)?;
     let volumes = open_volumes(config).await?;
@@ -62,7 +65,7 @@ pub(crate) async fn assemble(
         templates,
     };
     let mut opened = Opened::new(Arc::clone(&jail), volumes);
-    let (node, control) = match open_rest(config, base, seed, &mut opened, stop).await {
+    let (node, control) = match open_rest(config, base, seed, &mut opened, told).await {
         Ok(rest) => rest,
         Err(error) => {
             opened.close().await;
@@ -108,8 +111,9 @@ async fn open_rest(
     base: Base,
     seed: Secret,
     opened: &mut Opened,
-    stop: &CancellationToken,
+    told: Told<'_>,
 ) -> anyhow::Result<(Arc<LocalNode>, Arc<Control>)> {
+    let stop = told.stop;
     let Base {
         programs,
         template,
@@ -117,8 +121,10 @@ async fn open_rest(
     } = base;
     go_on(stop)?;
     let admission = admission::prepare(config, &opened.jail).await?;
-    trial::before_ready(&opened.jail, &template, &config.data_dir).await?;
+    told.manager.status("trying to start a sandbox").await;
+    trial::before_ready(&opened.jail, &template, &config.data_dir, stop).await?;
     go_on(stop)?;
+    told.manager.status("taking up the sandboxes").await;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use soulbox_server::{Config, Settings, serve};
+use soulbox_server::{Config, ServiceManager, Settings, serve};
 
 /// For a start to come to what is waited for. With the next one, less than what a test may take.
 const MOMENT: Duration = Duration::from_secs(75);
@@ -74,7 +74,10 @@ fn config(data_dir: &Path) -> Option<Config> {
 /// Stops the server when `holds`; also when it never does, so that this leaves nothing either.
 async fn serve_until(config: &Config, what: &str, holds: impl FnMut() -> bool) {
     let mut held = false;
-    let served = serve(config.clone(), async { held = until(holds).await });
+    let nobody = ServiceManager::at(None);
+    let served = serve(config.clone(), &nobody, async {
+        held = until(holds).await;
+    });
     let ended = tokio::time::timeout(MOMENT + STOP, served).await;
     let Ok(served) = ended else {
         panic!("the server, stopped at {what}, did not end within {STOP:?}");

@@ -187,6 +187,14 @@ pub(crate) struct DoctorArgs {
         default_value = "127.0.0.1:3001"
     )]
     pub admin: Endpoint,
+    /// What the server will keep free on the data folder's disk, in MiB
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "SOULBOX_MIN_FREE_DISK_MB",
+        default_value_t = 1024
+    )]
+    pub min_free_disk_mb: u32,
     /// Without what takes seconds: starting gVisor and a virtual machine
     #[arg(long)]
     pub quick: bool,

@@ -1,5 +1,7 @@
 //! One file per command. Each returns the exit code.
 
+use std::ffi::OsString;
+
 use anyhow::Result;
 
 use crate::{args::Command, sandbox::Interrupted};
@@ -28,9 +30,10 @@ mod version;
 
 pub(crate) use doctor::{TRIAL_COMMAND, trial};
 
-pub(crate) async fn dispatch(command: Command) -> Result<u8> {
+/// `service_manager`: where the one that started us listens.
+pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>) -> Result<u8> {
     let result = match command {
-        Command::Serve(args) => server::serve(*args).await,
+        Command::Serve(args) => server::serve(*args, service_manager).await,
         Command::Dns(args) => server::dns(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Run(args) => run::run(&args).await,

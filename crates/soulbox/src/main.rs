@@ -6,7 +6,8 @@
 //! - `context`: the server and the sandbox that a command speaks of
 //! - `pack`: the files of a template's COPY steps
 //! - `attach`: a process's output, input and exit code, passed through
-//! - `terminal`, `interrupts`, `output`, `report`: the user's side
+//! - `stack`: a limit that would end this program without a word
+//! - `terminal`, `interrupts`, `output`, `report`, `words`: the user's side
 
 use std::{process::ExitCode, time::Duration};
 
@@ -25,7 +26,9 @@ mod output;
 mod pack;
 mod report;
 mod sandbox;
+mod stack;
 mod terminal;
+mod words;
 
 /// How long background work may take to notice that the program ends: a blocked read of stdin
 /// never does, a server's last writes should.
@@ -33,6 +36,17 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_millis(100);
 const SERVER_SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
+    match stack::raise() {
+        Ok(()) => run(),
+        Err(error) => report::failure(&error, 1),
+    }
+}
+
+/// Apart, so that nothing of it is on the stack before that is known to be large enough.
+#[inline(never)]
+fn run() -> ExitCode {
+    // For the server alone: what it starts must not speak in its name.
+    let service_manager = soulbox_sys::take_variable(soulbox_server::NOTIFY_SOCKET);
     // The doctor tries dangerous things in copies of this program, and the bench clones in one;
     // they must have one thread.
     let mut words = std::env::args_os()
@@ -64,7 +78,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return report::failure(&error.into(), failure_code),
     };
-    let result = runtime.block_on(commands::dispatch(cli.command));
+    let result = runtime.block_on(commands::dispatch(cli.command, service_manager));
     runtime.shutdown_timeout(shutdown_limit);
     match result {
         Ok(code) => ExitCode::from(code),

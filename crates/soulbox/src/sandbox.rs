@@ -14,6 +14,7 @@ use crate::{
     context::Server,
     interrupts::Interrupts,
     report::{advice, warning},
+    words::as_options,
 };
 
 /// Without --timeout a sandbox lives as long as its command: its end is always this far away, and
@@ -41,7 +42,7 @@ impl OwnSandbox {
         let client = server.client.clone();
         let mut creation = tokio::spawn(async move { client.create(&wish).await });
         let sandbox = tokio::select! {
-            created = &mut creation => created?.map_err(|error| server.explain(error))?,
+            created = &mut creation => created?.map_err(|error| server.explain(as_options(error)))?,
             code = interrupts.next() => return abandon(server, creation, code).await,
         };
         let client = server.client.clone();

@@ -21,7 +21,7 @@ pub mod time;
 
 pub use guest::EnvdConfig;
 pub use id::{InvalidId, SandboxId, TemplateId, TenantId};
-pub use limits::{INSTANCE_TYPES, Limits};
+pub use limits::{INSTANCE_TYPES, Limits, disk_reserve};
 pub use network::{Destination, NetworkPolicy, NotADestination};
 pub use secret::Secret;
 pub use spec::{

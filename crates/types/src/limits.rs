@@ -25,6 +25,23 @@ impl Default for Limits {
     }
 }
 
+/// What may be asked for, so that the command line refuses what the server would.
+pub const MAX_CPUS: u32 = 32;
+pub const MIN_MEMORY_MIB: u32 = 128;
+pub const MAX_MEMORY_MIB: u32 = 256 * 1024;
+pub const MIN_DISK_MIB: u32 = 64;
+pub const MAX_DISK_MIB: u32 = 1024 * 1024;
+
+/// What a paused sandbox may still have to write is in its memory: so much of the disk is kept free,
+const RESERVE: u64 = 1 << 30;
+/// of a small disk not more than this part,
+const RESERVE_PART: u64 = 5;
+
+/// and never less than `at_least`. Below it no sandbox is made.
+pub fn disk_reserve(total: u64, at_least: u64) -> u64 {
+    RESERVE.min(total / RESERVE_PART).max(at_least)
+}
+
 /// Sizes with names, beside explicit figures: those that people know from Cloudflare.
 pub const INSTANCE_TYPES: [(&str, Limits); 6] = [
     ("lite", of_type(1000 / 16, 256, 2, 512)),
@@ -84,6 +101,14 @@ mod tests {
             (largest.cpu_millis, largest.memory_mib, largest.disk_mib),
             (4000, 12 * 1024, 20 * 1024)
         );
+    }
+
+    #[test]
+    fn of_a_small_disk_a_part_is_kept_free_and_of_a_large_one_a_gibibyte() {
+        assert_eq!(disk_reserve(500 << 30, 0), 1 << 30);
+        assert_eq!(disk_reserve(1 << 30, 0), (1 << 30) / 5);
+        assert_eq!(disk_reserve(1 << 30, 1 << 30), 1 << 30);
+        assert_eq!(disk_reserve(500 << 30, 2 << 30), 2 << 30);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use soulbox_store::{BuildReason, BuildRow, BuildStatus, TemplateRow};
-use soulbox_types::{Limits, TemplateId, UnixMillis};
+use soulbox_types::{
+    Limits, TemplateId, UnixMillis,
+    limits::{MAX_CPUS, MIN_DISK_MIB, MIN_MEMORY_MIB},
+};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -19,9 +22,6 @@ use crate::{
 /// E2B's, for a template that names no others.
 const DEFAULT_CPU_MILLIS: u32 = 2000;
 const DEFAULT_MEMORY_MIB: u32 = 1024;
-const MOST_CPUS: u32 = 32;
-const LEAST_MEMORY_MIB: u32 = 128;
-const LEAST_DISK_MIB: u32 = 64;
 /// Builds that were asked for and never started.
 const MOST_WAITING: usize = 100;
 const MOST_TEMPLATES: usize = 10_000;
@@ -192,7 +192,7 @@ impl Control {
 /// E2B's rules for what a template names.
 fn check_limits(wish: Resources, most: Limits) -> Result<()> {
     let no = |message: String| Err(Error::Invalid(message));
-    let most_cpus = (most.cpu_millis / 1000).min(MOST_CPUS);
+    let most_cpus = (most.cpu_millis / 1000).min(MAX_CPUS);
     match wish.cpu_count {
         Some(0) => return no("cpuCount must be at least 1".to_owned()),
         Some(cpus) if cpus > most_cpus => {
@@ -204,9 +204,9 @@ fn check_limits(wish: Resources, most: Limits) -> Result<()> {
         _ => {}
     }
     match wish.memory_mib {
-        Some(memory) if memory < LEAST_MEMORY_MIB => {
+        Some(memory) if memory < MIN_MEMORY_MIB => {
             return no(format!(
-                "memoryMB must be at least {LEAST_MEMORY_MIB}, not {memory}"
+                "memoryMB must be at least {MIN_MEMORY_MIB}, not {memory}"
             ));
         }
         Some(memory) if memory > most.memory_mib => {
@@ -219,8 +219,8 @@ fn check_limits(wish: Resources, most: Limits) -> Result<()> {
         _ => {}
     }
     match wish.disk_mib {
-        Some(disk) if !(LEAST_DISK_MIB..=most.disk_mib).contains(&disk) => no(format!(
-            "diskSizeMB must be between {LEAST_DISK_MIB} and {}, not {disk}",
+        Some(disk) if !(MIN_DISK_MIB..=most.disk_mib).contains(&disk) => no(format!(
+            "diskSizeMB must be between {MIN_DISK_MIB} and {}, not {disk}",
             most.disk_mib
         )),
         _ => Ok(()),

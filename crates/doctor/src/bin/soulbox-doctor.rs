@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         [dir, ref rest @ ..] => {
             let report = run(&DoctorOptions {
                 data_dir: dir.into(),
+                min_free_disk: 1 << 30,
                 thorough: true,
                 addresses: Vec::new(),
                 sandbox: Tried::Not("this program has none to try".into()),

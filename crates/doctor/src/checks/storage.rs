@@ -4,11 +4,12 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
+use soulbox_types::disk_reserve;
+
 use super::{Scratch, identity};
-use crate::{Problem, child, report::Finding};
+use crate::{Problem, child, report::Finding, scratch::nearest_folder};
 
 const GIB: u64 = 1 << 30;
-const LEAST_FREE: u64 = GIB;
 const COMFORTABLE_FREE: u64 = 10 * GIB;
 
 /// Whether there is a place for what the server keeps.
@@ -22,29 +23,59 @@ pub(crate) fn folder(scratch: &Scratch) -> Finding {
     }
 }
 
-pub(crate) fn space(data_dir: &Path) -> Finding {
-    let near = data_dir
-        .ancestors()
-        .find(|path| path.is_dir())
-        .unwrap_or(Path::new("/"));
-    let free = match rustix::fs::statvfs(near) {
-        Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
-        Err(error) => {
-            let detail = format!("{}: {error}", near.display());
-            return Finding::fail(detail, "choose another folder with --data-dir");
+/// Whether there is room for sandboxes, in the words of a server that is about to start.
+pub(crate) fn space(data_dir: &Path, min_free_disk: u64) -> Finding {
+    match look(data_dir, min_free_disk) {
+        Err(Problem { what, advice }) => Finding::fail(what, advice),
+        Ok((free, near)) => {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "one digit after the point is shown"
+            )]
+            let detail = format!("{:.1} GiB on {}", free as f64 / GIB as f64, near.display());
+            if free < COMFORTABLE_FREE {
+                let advice =
+                    "soon used up: free some more, or choose another folder with --data-dir";
+                return Finding::warn(detail, advice);
+            }
+            Finding::ok(detail)
         }
-    };
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "one digit after the point is shown"
-    )]
-    let detail = format!("{:.1} GiB on {}", free as f64 / GIB as f64, near.display());
-    let advice = "free some space or choose another folder with --data-dir";
-    match free {
-        ..LEAST_FREE => Finding::fail(detail, advice),
-        LEAST_FREE..COMFORTABLE_FREE => Finding::warn(detail, advice),
-        _ => Finding::ok(detail),
     }
+}
+
+/// Below the server's reserve no sandbox is made. Blocking.
+pub fn free_space(data_dir: &Path, min_free_disk: u64) -> Result<(), Problem> {
+    look(data_dir, min_free_disk).map(drop)
+}
+
+fn look(data_dir: &Path, min_free_disk: u64) -> Result<(u64, &Path), Problem> {
+    let near = nearest_folder(data_dir);
+    let disk = rustix::fs::statvfs(near).map_err(|error| Problem {
+        what: format!("{}: {error}", near.display()),
+        advice: "choose another folder with --data-dir".into(),
+    })?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+    let reserve = disk_reserve(total, min_free_disk);
+    judge(free, reserve, near)?;
+    Ok((free, near))
+}
+
+fn judge(free: u64, reserve: u64, near: &Path) -> Result<(), Problem> {
+    if free >= reserve {
+        return Ok(());
+    }
+    Err(Problem {
+        what: format!(
+            "{} has {} MiB of free space, and no sandbox is made below {} MiB",
+            near.display(),
+            free >> 20,
+            reserve >> 20
+        ),
+        advice: "free some space, choose another folder with --data-dir, or keep less free with \
+                 --min-free-disk-mb"
+            .into(),
+    })
 }
 
 /// Whether disk images can be formatted and attached.
@@ -176,5 +207,31 @@ mod tests {
         assert_eq!(finding.detail, "net.netfilter.nf_conntrack_max is 8192");
         let advice = finding.advice.unwrap_or_default();
         assert!(advice.contains("nf_conntrack_max=262144"), "{advice}");
+    }
+
+    #[test]
+    fn less_than_the_reserve_is_told_with_both_figures_and_what_to_do() {
+        let near = Path::new("/data");
+        assert!(judge(1 << 30, 1 << 30, near).is_ok());
+        let said = judge((1 << 30) - 1, 1 << 30, near).unwrap_err().to_string();
+        for part in [
+            "/data has 1023 MiB",
+            "below 1024 MiB",
+            "--data-dir",
+            "--min-free-disk-mb",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_doctor_and_a_start_say_the_same() {
+        let here = tempfile::tempdir().unwrap();
+        let too_much = u64::MAX;
+        let problem = free_space(here.path(), too_much).unwrap_err();
+        let finding = space(here.path(), too_much);
+        assert_eq!(finding.outcome, Outcome::Fail);
+        assert_eq!(finding.detail, problem.what);
+        assert_eq!(finding.advice, Some(problem.advice));
     }
 }

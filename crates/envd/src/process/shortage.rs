@@ -5,31 +5,14 @@
 //! Each count explains one death, so that a process which somebody killed by hand, after another
 //! ran out of memory, is not counted among them.
 
-use std::{cell::Cell, fs, path::Path};
+use std::cell::Cell;
+
+pub(super) use soulbox_sys::deaths_for_lack_of_memory as deaths;
 
 use super::running::Exit;
 
-const GROUPS: &str = "/sys/fs/cgroup";
 /// What shells make of a child that was killed.
 const KILLED_CHILD: i32 = 128 + libc::SIGKILL;
-
-/// Deaths for lack of memory since the sandbox started; zero where the kernel does not tell.
-pub(super) fn deaths() -> u64 {
-    deaths_in(Path::new(GROUPS)).unwrap_or(0)
-}
-
-/// Version 2, then version 1.
-fn deaths_in(groups: &Path) -> Option<u64> {
-    let files = ["memory.events", "memory/memory.oom_control"];
-    let text = files
-        .iter()
-        .find_map(|file| fs::read_to_string(groups.join(file)).ok())?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("oom_kill "))?
-        .trim()
-        .parse()
-        .ok()
-}
 
 /// How many deaths have been explained.
 #[derive(Default)]
@@ -56,19 +39,6 @@ impl Explained {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_versions_are_read_and_none_is_no_answer() {
-        let groups = tempfile::tempdir().unwrap();
-        assert_eq!(deaths_in(groups.path()), None);
-        fs::create_dir(groups.path().join("memory")).unwrap();
-        let v1 = groups.path().join("memory/memory.oom_control");
-        fs::write(v1, "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").unwrap();
-        assert_eq!(deaths_in(groups.path()), Some(3));
-        let v2 = "low 0\nhigh 0\nmax 9\noom 5\noom_kill 4\noom_group_kill 0\n";
-        fs::write(groups.path().join("memory.events"), v2).unwrap();
-        assert_eq!(deaths_in(groups.path()), Some(4));
-    }
 
     #[test]
     fn each_count_explains_one_death() {

@@ -1,6 +1,14 @@
-//! A server that is told to stop while it starts.
+//! A server that is told to stop while it starts, and tells how far it is.
 
 use tokio_util::sync::CancellationToken;
+
+use crate::ServiceManager;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told<'a> {
+    pub(crate) manager: &'a ServiceManager,
+    pub(crate) stop: &'a CancellationToken,
+}
 
 /// Not a failure: the start was not to be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,7 @@
 use clap::Args;
+use soulbox_types::limits::MAX_CPUS;
 
-use super::values::{assignment, instance_type, mebibytes, seconds};
+use super::values::{assignment, disk, instance_type, memory, seconds};
 
 /// What kind of sandbox to make.
 #[derive(Debug, Clone, Args)]
@@ -22,13 +23,13 @@ pub(crate) struct CreateArgs {
     #[arg(long = "type", value_name = "TYPE", value_parser = instance_type())]
     pub instance_type: Option<String>,
     /// Cpus
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CPUS)))]
     pub cpu: Option<u32>,
     /// Memory; 512, 512m or 2g
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<u32>,
     /// Space for new files; 2048, 500m or 10g
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u32>,
     /// No way out to the internet
     #[arg(long)]

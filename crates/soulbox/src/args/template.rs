@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use soulbox_types::limits::MAX_CPUS;
 
 use super::{
     ServerArgs,
-    values::{assignment, instance_type, mebibytes},
+    values::{assignment, disk, instance_type, memory},
 };
 
 #[derive(Debug, Subcommand)]
@@ -77,13 +78,13 @@ pub(crate) struct BuildSettings {
     #[arg(long = "type", value_name = "TYPE", value_parser = instance_type())]
     pub instance_type: Option<String>,
     /// Cpus of its sandboxes
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CPUS)))]
     pub cpu: Option<u32>,
     /// Memory of its sandboxes; 512, 512m or 2g
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<u32>,
     /// Space for new files in its sandboxes; 2048, 500m or 10g
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u32>,
     /// Program that runs in every sandbox from its beginning
     #[arg(long, value_name = "CMD")]

@@ -207,7 +207,11 @@ fn wrong_values_are_usage_errors() {
     for line in [
         "soulbox timeout i1 soon",
         "soulbox run --memory 1q ls",
+        "soulbox run --memory 64 ls",
+        "soulbox run --disk 32m ls",
         "soulbox run --cpu 0 ls",
+        "soulbox shell --cpu 33",
+        "soulbox template build --memory 64 .",
     ] {
         assert_eq!(error(line), ErrorKind::ValueValidation, "{line}");
     }

@@ -1,7 +1,10 @@
 //! Values that people write in more than one way.
 
 use clap::builder::PossibleValuesParser;
-use soulbox_types::INSTANCE_TYPES;
+use soulbox_types::{
+    INSTANCE_TYPES,
+    limits::{MAX_DISK_MIB, MAX_MEMORY_MIB, MIN_DISK_MIB, MIN_MEMORY_MIB},
+};
 
 /// `lite` to `standard-4`.
 pub(crate) fn instance_type() -> PossibleValuesParser {
@@ -21,8 +24,45 @@ pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     scaled(number, factor, text)
 }
 
+/// What a sandbox may have of it, in MiB.
+pub(crate) fn memory(text: &str) -> Result<u32, String> {
+    within(size(text)?, MIN_MEMORY_MIB, MAX_MEMORY_MIB)
+}
+
+/// What a sandbox may have of it, in MiB.
+pub(crate) fn disk(text: &str) -> Result<u32, String> {
+    within(size(text)?, MIN_DISK_MIB, MAX_DISK_MIB)
+}
+
+fn within(size: u32, least: u32, most: u32) -> Result<u32, String> {
+    if (least..=most).contains(&size) {
+        return Ok(size);
+    }
+    Err(format!(
+        "must be between {} and {}",
+        written(least),
+        written(most)
+    ))
+}
+
+/// As one would write it here.
+fn written(mebibytes: u32) -> String {
+    match (mebibytes % (1024 * 1024), mebibytes % 1024) {
+        (0, _) => format!("{}t", mebibytes / (1024 * 1024)),
+        (_, 0) => format!("{}g", mebibytes / 1024),
+        _ => format!("{mebibytes}m"),
+    }
+}
+
 /// `512`, `512m`, `512MiB`, `2g`, `2GiB` in MiB.
 pub(crate) fn mebibytes(text: &str) -> Result<u32, String> {
+    match size(text)? {
+        0 => Err("must be more than nothing".to_owned()),
+        size => Ok(size),
+    }
+}
+
+fn size(text: &str) -> Result<u32, String> {
     let lower = text.to_ascii_lowercase();
     let (number, unit) = split(&lower);
     let factor = match unit {
@@ -31,10 +71,7 @@ pub(crate) fn mebibytes(text: &str) -> Result<u32, String> {
         "t" | "tb" | "tib" => 1024 * 1024,
         _ => return Err(format!("{unit:?} is not a unit of size; use m, g or t")),
     };
-    match scaled(number, factor, text)? {
-        0 => Err("must be more than nothing".to_owned()),
-        size => Ok(size),
-    }
+    scaled(number, factor, text)
 }
 
 /// `NAME=value`, or `NAME` for the value that it has here.
@@ -94,6 +131,21 @@ mod tests {
         for bad in ["0", "1k", "g", "9999999t"] {
             assert!(mebibytes(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_that_no_sandbox_can_have_are_refused_as_they_would_be_written() {
+        assert_eq!(memory("128"), Ok(128));
+        assert_eq!(memory("256g"), Ok(256 * 1024));
+        for bad in ["0", "64", "127m", "257g"] {
+            let said = memory(bad).unwrap_err();
+            assert_eq!(said, "must be between 128m and 256g", "{bad}");
+        }
+        assert_eq!(disk("1t"), Ok(1024 * 1024));
+        assert_eq!(
+            disk("63").unwrap_err(),
+            "must be between 64m and 1t".to_owned()
+        );
     }
 
     #[test]

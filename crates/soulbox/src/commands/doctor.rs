@@ -35,6 +35,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
     let addresses = [Some((args.listen, "--listen")), https, admin];
     let options = DoctorOptions {
         data_dir,
+        min_free_disk: u64::from(args.min_free_disk_mb) << 20,
         thorough: !args.quick,
         addresses: addresses.into_iter().flatten().collect(),
         sandbox,

@@ -5,7 +5,7 @@ use std::{io, os::fd::AsFd, path::Path};
 
 use anyhow::{Context, Result, bail};
 use soulbox_bench::{end_all, left};
-use soulbox_server::{Config, ServeArgs, shutdown_signal};
+use soulbox_server::{Config, ServeArgs, ServiceManager, shutdown_signal};
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
 pub(in crate::commands) async fn serve(args: ServeArgs) -> Result<u8> {
@@ -16,7 +16,8 @@ pub(in crate::commands) async fn serve(args: ServeArgs) -> Result<u8> {
     loop {
         let starter = pipe::Receiver::from_owned_fd(starter.as_fd().try_clone_to_owned()?)
             .context("this is a part of `soulbox bench`, which gives it a pipe")?;
-        let served = soulbox_server::serve(config.clone(), alone(starter, &folder)).await;
+        let nobody = ServiceManager::at(None);
+        let served = soulbox_server::serve(config.clone(), &nobody, alone(starter, &folder)).await;
         let left = left(&folder).await;
         if left == 0 {
             tokio::task::spawn_blocking(move || remove(&folder))

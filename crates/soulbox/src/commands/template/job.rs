@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     args::BuildSettings, context::Server, interrupts::Interrupts, output, pack::Archive, report,
+    words::as_options,
 };
 
 /// A build that only has to be sent.
@@ -51,7 +52,7 @@ pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> 
     };
     let requested = tokio::select! {
         requested = server.client.request_build(&wish) => {
-            requested.map_err(|error| server.explain(error))?
+            requested.map_err(|error| server.explain(as_options(error)))?
         }
         code = interrupts.next() => return Ok(code),
     };
