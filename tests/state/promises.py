@@ -395,7 +395,9 @@ def rounds(folder: Path, cuts: int, per_life: int, seed: int, progress=lambda _:
         number = min(per_life, cuts - made)
         life = folder / f"life-{made}"
         disk = PowerDisk(life, 2048)
-        server = Server(disk.path / "data", extra=["--min-free-disk-mb", "0"])
+        # Addresses that no server picks by itself: between two starts another could have taken ours.
+        addresses = f"10.{random.SystemRandom().randint(220, 250)}.0.0/16"
+        server = Server(disk.path / "data", extra=["--min-free-disk-mb", "0", "--network-range", addresses])
         # A log on the disk would be one more writer.
         server.log = life / "server.log"
         try:
@@ -409,6 +411,7 @@ def rounds(folder: Path, cuts: int, per_life: int, seed: int, progress=lambda _:
                             eventually(
                                 lambda: work.failure or work.operations() >= until, within=60, every=0.002, what="work"
                             )
+                            # Not to wait for anything: the moment is one of chance.
                             time.sleep(chance.random() * 0.05)
                             taken.append(work.cut(disk, life / f"cut-{each}.img"))
                 finally:
