@@ -1,7 +1,7 @@
 //! Folders whose content survives a crash of the machine.
 
 use std::{
-    io::{self, Write},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -13,7 +13,7 @@ pub(crate) const UNFINISHED: &str = "new";
 
 /// Makes a folder that only the server enters: what strangers put there may be set-uid.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
-    fs_err::create_dir_all(folder)?;
+    soulbox_durable::make_folder(folder, 0o700)?;
     fs_err::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
 }
 
@@ -34,19 +34,8 @@ pub(crate) fn remove_unfinished(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A whole small file, on the disk when this returns.
-pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = fs_err::File::create(path)?;
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-pub(crate) fn sync(folder: &Path) -> io::Result<()> {
-    fs_err::File::open(folder)?.sync_all()
-}
-
 pub(crate) async fn sync_folder(folder: PathBuf) -> io::Result<()> {
-    blocking(move || sync(&folder)).await
+    blocking(move || soulbox_durable::sync_folder(&folder)).await
 }
 
 /// Work on the disk, off the runtime's threads.

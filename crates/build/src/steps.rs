@@ -206,14 +206,11 @@ impl Steps {
         };
         let lease = self.leases.hold([draft.done.clone()]);
         let (key, number, done) = (draft.key.clone(), draft.number, draft.done.clone());
-        let folder = self.folder.clone();
         let written = blocking(move || {
             fs_err::create_dir_all(&draft.path)?;
             let text = serde_json::to_vec(&description)?;
-            durable::write(&draft.path.join(DESCRIPTION), &text)?;
-            durable::sync(&draft.path)?;
-            fs_err::rename(&draft.path, &draft.done)?;
-            durable::sync(&folder)?;
+            soulbox_durable::write(&draft.path.join(DESCRIPTION), 0o600, &text)?;
+            soulbox_durable::rename(&draft.path, &draft.done)?;
             Ok(description)
         });
         let description = written.await?;

@@ -67,13 +67,18 @@ impl Control {
         Ok(())
     }
 
-    /// Its end is on record, and its event as soon as the journal has written that: only then does
-    /// the node forget why it ended.
+    /// Its end is on record, and its event as soon as the journal has written that: only then, and
+    /// with both on the disk, does the node forget why it ended.
     pub(crate) fn forget_end_later(self: &Arc<Self>, id: &SandboxId) {
         let (control, id) = (Arc::clone(self), id.clone());
         self.in_background(async move {
-            if control.journal.flush().await {
-                control.node.forget_end(&id).await;
+            if !control.journal.flush().await {
+                return;
+            }
+            match control.store.settled().await {
+                Ok(()) => control.node.forget_end(&id).await,
+                // The next start finds it again, and whether it is on record.
+                Err(error) => tracing::warn!(%error, "an end is not forgotten"),
             }
         });
     }

@@ -8,11 +8,19 @@ use std::{
 
 use fs_err as fs;
 use sha2::{Digest, Sha256};
+use soulbox_durable as durable;
 
 const ENVD: &[u8] = include_bytes!(env!("SOULBOX_ENVD"));
 const INIT: &[u8] = include_bytes!(env!("SOULBOX_INIT"));
 const SUDO: &[u8] = include_bytes!(env!("SOULBOX_SUDO"));
 const INTERPRETER: &[u8] = include_bytes!(env!("SOULBOX_INTERPRETER"));
+
+const PROGRAMS: [(&str, &[u8]); 4] = [
+    ("soulbox-envd", ENVD),
+    ("soulbox-init", INIT),
+    ("soulbox-sudo", SUDO),
+    ("soulbox-interpreter", INTERPRETER),
+];
 
 /// What the interpreter's kernels consist of besides the program: path and content each.
 pub const INTERPRETER_FILES: &[(&str, &[u8])] =
@@ -32,8 +40,8 @@ pub struct Programs {
 /// pages are in memory once. Older versions stay while sandboxes run them: their inode lives on.
 pub fn install(folder: &Path) -> io::Result<Programs> {
     let mut hash = Sha256::new();
-    for program in [ENVD, INIT, SUDO, INTERPRETER] {
-        hash.update(program);
+    for (_, bytes) in PROGRAMS {
+        hash.update(bytes);
     }
     let version = hex::encode(&hash.finalize()[..8]);
     let home = folder.join(&version);
@@ -43,27 +51,45 @@ pub fn install(folder: &Path) -> io::Result<Programs> {
         sudo: home.join("soulbox-sudo"),
         interpreter: home.join("soulbox-interpreter"),
     };
-    if !home.is_dir() {
+    if !is_whole(&home)? {
         // A crash half-way leaves only the temporary folder, which the next start replaces.
         let unfinished = folder.join(format!("{version}.new"));
-        if unfinished.exists() {
-            fs::remove_dir_all(&unfinished)?;
+        remove_if_there(&unfinished)?;
+        durable::make_folder(&unfinished, 0o755)?;
+        for (name, bytes) in PROGRAMS {
+            durable::write(&unfinished.join(name), 0o755, bytes)?;
         }
-        fs::create_dir_all(&unfinished)?;
-        for (name, bytes) in [
-            ("soulbox-envd", ENVD),
-            ("soulbox-init", INIT),
-            ("soulbox-sudo", SUDO),
-            ("soulbox-interpreter", INTERPRETER),
-        ] {
-            let path = unfinished.join(name);
-            fs::write(&path, bytes)?;
-            fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
-        }
-        fs::rename(&unfinished, &home)?;
+        // Of a version whose folder was trusted before its files were on the disk, after a power cut.
+        remove_if_there(&home)?;
+        durable::rename(&unfinished, &home)?;
     }
     remove_other_versions(folder, &version)?;
     Ok(programs)
+}
+
+/// Every sandbox runs these files: whether they are what they should be is looked at, not believed.
+fn is_whole(home: &Path) -> io::Result<bool> {
+    for (name, bytes) in PROGRAMS {
+        let path = home.join(name);
+        let (content, metadata) = match (fs::read(&path), fs::metadata(&path)) {
+            (Ok(content), Ok(metadata)) => (content, metadata),
+            (Err(error), _) | (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(false);
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
+        if content != bytes || metadata.permissions().mode() & 0o777 != 0o755 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn remove_if_there(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 fn remove_other_versions(folder: &Path, keep: &str) -> io::Result<()> {
@@ -74,4 +100,35 @@ fn remove_other_versions(folder: &Path, keep: &str) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_a_power_cut_left_empty_are_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = install(folder.path()).unwrap();
+        assert_eq!(fs::read(&programs.envd).unwrap(), ENVD);
+        fs::write(&programs.envd, "").unwrap();
+        install(folder.path()).unwrap();
+        assert_eq!(fs::read(&programs.envd).unwrap(), ENVD);
+        fs::remove_file(&programs.init).unwrap();
+        install(folder.path()).unwrap();
+        assert_eq!(fs::read(&programs.init).unwrap(), INIT);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn whole_programs_stay_the_same_files() {
+        use std::os::unix::fs::MetadataExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let inode = || {
+            let programs = install(folder.path()).unwrap();
+            fs::metadata(&programs.envd).unwrap().ino()
+        };
+        assert_eq!(inode(), inode());
+    }
 }

@@ -45,9 +45,7 @@ pub(crate) fn capture(running: Option<&Sandbox>, disk: &Path, target: &Path) -> 
         })?;
     }
     replay_journal(target).map_err(failed)?;
-    File::open(target)
-        .and_then(|file| file.sync_all())
-        .map_err(failed)
+    soulbox_durable::sync_file(target).map_err(failed)
 }
 
 /// A sandbox that was frozen before stays so: its pause is not ours to end.

@@ -78,10 +78,7 @@ impl Instance {
 
 fn write(path: &Path, instance: &Instance) -> std::io::Result<()> {
     let text = serde_json::to_vec_pretty(instance).map_err(std::io::Error::other)?;
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::File::open(&new)?.sync_all()?;
-    fs::rename(&new, path)
+    soulbox_durable::write(path, 0o600, &text)
 }
 
 #[cfg(test)]

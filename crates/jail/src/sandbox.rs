@@ -60,9 +60,7 @@ impl Sandbox {
     /// mounted without barriers, so the first does not imply the second.
     pub(crate) fn sync(&self, image: &Path) -> Result<()> {
         self.flush()?;
-        std::fs::File::open(image)
-            .and_then(|image| image.sync_all())
-            .map_err(unwritten)
+        soulbox_durable::sync_file(image).map_err(unwritten)
     }
 
     /// Puts everything written so far into the image. Blocking.

@@ -4,8 +4,7 @@
 
 use std::{
     collections::HashMap,
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,6 +12,7 @@ use std::{
 use fs_err as fs;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use soulbox_durable as durable;
 use soulbox_runtime::{End, Error, Result};
 use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
 
@@ -69,7 +69,8 @@ impl Written {
 
 impl Ends {
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        fs::create_dir_all(&path).map_err(|e| Error::io("could not make the ends folder", e))?;
+        durable::make_folder(&path, 0o700)
+            .map_err(|e| Error::io("could not make the ends folder", e))?;
         Ok(Self {
             path,
             unwritten: Arc::default(),
@@ -138,13 +139,8 @@ impl Ends {
 }
 
 fn write(path: &Path, end: &End) -> io::Result<()> {
-    let text = serde_json::to_vec(&Writing::from(end))?;
-    let new = path.with_extension("new");
     // Tokens are in here.
-    let mut file = std::fs::OpenOptions::new();
-    file.write(true).create(true).truncate(true).mode(0o600);
-    file.open(&new)?.write_all(&text)?;
-    fs::rename(new, path)
+    durable::write_soon(path, 0o600, &serde_json::to_vec(&Writing::from(end))?)
 }
 
 fn read(path: &Path) -> io::Result<End> {

@@ -10,22 +10,30 @@
 //! | `warm.json` | when it waits for a user | of which build it is; gone when it is the user's |
 //! | `ended.json` | before anything is torn down | finish the destruction; why, and of what |
 //!
-//! Files appear whole or not at all (rename), so a crash leaves a state that can be read.
+//! Files appear whole or not at all (rename), so a crash of the server leaves a state that can be
+//! read. What an answer promises (`lease.json`, `paused.json` and all that a paused sandbox needs) is
+//! on the disk as well before it is given. A create waits for no disk: after a power cut its files
+//! may be empty or not there.
 
 use std::{
-    io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use soulbox_durable as durable;
 use soulbox_runtime::{End, Error, Paused, Result, Running};
 use soulbox_types::{SandboxId, SandboxSpec, UnixMillis};
 
 use crate::ends::{Ends, Writing, Written};
 
+const SPEC: &str = "spec.json";
+const PAUSED: &str = "paused.json";
 const ENDED: &str = "ended.json";
+/// Tokens are in these files.
+const MODE: u32 = 0o600;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
@@ -63,40 +71,67 @@ impl Folder {
 
     pub(crate) fn create(&self, spec: &SandboxSpec) -> Result<()> {
         fs::create_dir_all(&self.path).map_err(failed)?;
-        self.write("spec.json", spec)
+        self.write_soon(SPEC, spec)
+    }
+
+    /// What it should be has changed, and somebody is told so.
+    pub(crate) fn change(&self, spec: &SandboxSpec) -> Result<()> {
+        self.write(SPEC, spec)
     }
 
     /// Before its first process exists: a crash in between must not make it look whole.
     pub(crate) fn unready(&self) -> Result<()> {
-        self.write("unready.json", &serde_json::Value::Null)
+        self.write_soon("unready.json", &serde_json::Value::Null)
     }
 
     pub(crate) fn ready(&self) -> Result<()> {
-        self.remove_file("unready.json")
+        self.remove_soon("unready.json")
     }
 
     pub(crate) fn started(&self, running: &Running) -> Result<()> {
-        self.write("running.json", running)
+        self.write_soon("running.json", running)
     }
 
     pub(crate) fn lease(&self, deadline: UnixMillis) -> Result<()> {
         self.write("lease.json", &Lease { deadline })
     }
 
+    /// With all that finds it again after a power cut: a create did not wait for the disk.
     pub(crate) fn paused(&self, paused: &Paused) -> Result<()> {
-        self.write("paused.json", paused)
+        let rested = self.rests();
+        let written = self.sync_made().and_then(|()| self.write(PAUSED, paused));
+        if written.is_err()
+            && !rested
+            && let Err(error) = self.remove_soon(PAUSED)
+        {
+            tracing::error!(%error, "a failed pause is on record: a restart would carry it out");
+        }
+        written
     }
 
     pub(crate) fn resumed(&self) -> Result<()> {
-        self.remove_file("paused.json")
+        durable::remove(&self.path.join(PAUSED)).map_err(failed)
+    }
+
+    fn rests(&self) -> bool {
+        self.path.join(PAUSED).exists()
+    }
+
+    /// Its own folder is left to whoever writes into it next.
+    fn sync_made(&self) -> Result<()> {
+        for name in [SPEC, "running.json", "lease.json"] {
+            durable::sync_file_if_there(&self.path.join(name)).map_err(failed)?;
+        }
+        let above = self.path.parent().unwrap_or(&self.path);
+        durable::sync_folder(above).map_err(failed)
     }
 
     pub(crate) fn warm(&self, warm: &Warm) -> Result<()> {
-        self.write("warm.json", warm)
+        self.write_soon("warm.json", warm)
     }
 
     pub(crate) fn handed_over(&self) -> Result<()> {
-        self.remove_file("warm.json")
+        self.remove_soon("warm.json")
     }
 
     /// What the writable disk takes of the host's; 0 when it is gone.
@@ -109,9 +144,12 @@ impl Folder {
         self.path.join("disk.img").is_file()
     }
 
+    /// For good if it rests, because its rest is. Of others the row is on the disk a moment later.
     pub(crate) fn ended(&self, end: &End) -> Result<()> {
-        if self.path.exists() {
+        if self.rests() {
             self.write(ENDED, &Writing::from(end))
+        } else if self.path.exists() {
+            self.write_soon(ENDED, &Writing::from(end))
         } else {
             Ok(())
         }
@@ -150,14 +188,16 @@ impl Folder {
         Ok(())
     }
 
+    /// The disk first: what is cut short leaves no disk of which nobody knows whose it is.
     pub(crate) fn remove(&self) -> Result<()> {
+        self.remove_soon("disk.img")?;
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(()),
         }
     }
 
-    fn remove_file(&self, name: &str) -> Result<()> {
+    fn remove_soon(&self, name: &str) -> Result<()> {
         match fs::remove_file(self.path.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(()),
@@ -165,15 +205,11 @@ impl Folder {
     }
 
     fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
-        let text = serde_json::to_vec(value).map_err(|e| failed(io::Error::other(e)))?;
-        let new = self.path.join(format!("{name}.new"));
-        let mut file = fs::OpenOptions::new();
-        file.write(true).create(true).truncate(true);
-        // Tokens are in here.
-        file.options_mut().mode(0o600);
-        let mut file = file.open(&new).map_err(failed)?;
-        file.write_all(&text).map_err(failed)?;
-        fs::rename(&new, self.path.join(name)).map_err(failed)
+        durable::write(&self.path.join(name), MODE, &text(value)?).map_err(failed)
+    }
+
+    fn write_soon<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
+        durable::write_soon(&self.path.join(name), MODE, &text(value)?).map_err(failed)
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
@@ -202,6 +238,10 @@ pub(crate) fn list(parent: &Path) -> Result<Vec<SandboxId>> {
         }
     }
     Ok(ids)
+}
+
+fn text<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|e| failed(io::Error::other(e)))
 }
 
 fn failed(source: io::Error) -> Error {

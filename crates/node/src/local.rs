@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_runtime::{Error, NodeEvent, Result, Runtime};
 use soulbox_template::Templates;
@@ -79,7 +78,7 @@ pub struct LocalNode {
 impl LocalNode {
     /// Adopts what an earlier run left, then serves.
     pub async fn open(config: NodeConfig, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>> {
-        fs::create_dir_all(&config.sandboxes_dir)
+        soulbox_durable::make_folder(&config.sandboxes_dir, 0o700)
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
         let ends = Ends::open(config.ends_dir.clone())?;

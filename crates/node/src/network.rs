@@ -32,9 +32,9 @@ impl LocalNode {
         Arc::make_mut(&mut new).network = network.clone();
         // On disk first: a server that dies in between carries it out when it adopts the sandbox.
         let writing = folder.clone();
-        blocking(move || writing.create(&new)).await?;
+        blocking(move || writing.change(&new)).await?;
         if let Err(error) = self.runtime().set_network(&id, &network).await {
-            blocking(move || folder.create(&old)).await?;
+            blocking(move || folder.change(&old)).await?;
             return Err(error);
         }
         if let Some(entry) = self.entries().lock().get_mut(&id) {

@@ -12,6 +12,7 @@ use std::{
 
 use fs_err as fs;
 use parking_lot::Mutex;
+use soulbox_durable as durable;
 use soulbox_runtime::{Error, Result, Snapshot};
 use soulbox_types::TemplateId;
 
@@ -32,7 +33,7 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     pub(crate) fn open(folder: PathBuf) -> Result<Self> {
-        fs::create_dir_all(&folder).map_err(failed)?;
+        durable::make_folder(&folder, 0o700).map_err(failed)?;
         let mut known = HashMap::new();
         for entry in fs::read_dir(&folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
@@ -78,7 +79,8 @@ impl Snapshots {
         }
     }
 
-    /// Puts the manifest beside the image and makes the snapshot known. Blocking.
+    /// Puts the manifest beside the image, which is on the disk, and makes the snapshot known once
+    /// that is all of it. Blocking.
     pub(crate) fn finish(&self, mut snapshot: Snapshot) -> Result<Snapshot> {
         let unfinished = self.unfinished(&snapshot.id);
         let sum = checksum(&unfinished.join(IMAGE)).map_err(failed)?;
@@ -86,15 +88,8 @@ impl Snapshots {
         snapshot.checksum = sum.hex;
         let text =
             serde_json::to_vec_pretty(&snapshot).map_err(|e| failed(std::io::Error::other(e)))?;
-        let manifest = unfinished.join(MANIFEST);
-        fs::write(&manifest, text).map_err(failed)?;
-        fs::File::open(&manifest)
-            .and_then(|f| f.sync_all())
-            .map_err(failed)?;
-        fs::rename(&unfinished, self.place(&snapshot.id)).map_err(failed)?;
-        // The rename itself must be on disk before anybody relies on the snapshot.
-        fs::File::open(&self.folder)
-            .and_then(|f| f.sync_all())
+        durable::write(&unfinished.join(MANIFEST), 0o600, &text)
+            .and_then(|()| durable::rename(&unfinished, &self.place(&snapshot.id)))
             .map_err(failed)?;
         self.known
             .lock()
@@ -147,7 +142,8 @@ impl Snapshots {
     /// Idempotent; whether anybody needs it is the caller's to know. Blocking.
     pub(crate) fn remove(&self, id: &TemplateId, forgotten: Option<Snapshot>) -> Result<()> {
         let (place, going) = (self.place(id), self.folder.join(format!("{id}.old")));
-        match fs::rename(&place, &going) {
+        // For good before it is forgotten elsewhere: nobody would look for it again.
+        match durable::rename(&place, &going) {
             Ok(()) => {
                 // It is gone: what is left takes only room, until the next start.
                 if let Err(error) = fs::remove_dir_all(&going) {
@@ -157,7 +153,10 @@ impl Snapshots {
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => {
-                if let Some(snapshot) = forgotten {
+                // Renamed and not known to be on the disk is neither here nor there.
+                if let Some(snapshot) = forgotten
+                    && place.exists()
+                {
                     self.known.lock().insert(id.clone(), snapshot);
                 }
                 Err(failed(error))

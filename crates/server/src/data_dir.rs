@@ -69,6 +69,11 @@ impl DataDir {
         for name in FOLDERS {
             make(&path.join(name))?;
         }
+        // What is kept in them is found through these names.
+        soulbox_durable::sync_folder(path)?;
+        if let Some(above) = path.canonicalize()?.parent() {
+            soulbox_durable::sync_folder(above)?;
+        }
         let dir = Self {
             path: path.to_owned(),
             _lock: lock,

@@ -1,36 +1,16 @@
 //! Files that are whole or absent, and as private as they say.
 
-use std::{
-    io::{self, Write},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-};
+use std::{io, path::Path};
 
-use fs_err::{self as fs, os::unix::fs::OpenOptionsExt};
+use fs_err as fs;
 
 /// Readable by its owner alone.
 pub(crate) const SECRET: u32 = 0o600;
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// Replaces the file in one step. A crash leaves the old one or the new one.
+/// Replaces the file in one step. A crash, also of the machine, leaves the old one or the new one.
 pub(crate) fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".new");
-    let unfinished = Path::new(&unfinished);
-    match fs::remove_file(unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(SECRET)
-        .open(unfinished)?;
-    file.write_all(content)?;
-    // Not left to the umask.
-    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
-    file.sync_all()?;
-    fs::rename(unfinished, path)
+    soulbox_durable::write(path, mode, content)
 }
 
 /// `None` when there is none.
@@ -44,6 +24,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

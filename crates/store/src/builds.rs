@@ -103,7 +103,8 @@ impl Store {
         .bind(build.started_at.map(row::column))
         .execute(&mut *transaction)
         .await?;
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     /// From waiting to building. `false` when it was not waiting, and nothing was written.
@@ -120,6 +121,7 @@ impl Store {
         .execute(&self.pool)
         .await?
         .rows_affected();
+        self.sync().await?;
         Ok(started == 1)
     }
 
@@ -160,7 +162,8 @@ impl Store {
         for tag in tags {
             tag.upsert(&mut transaction).await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     /// Its files are gone.
@@ -169,7 +172,7 @@ impl Store {
             .bind(id)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 
     /// Of one that no tag means.
@@ -178,7 +181,7 @@ impl Store {
             .bind(id)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 }
 

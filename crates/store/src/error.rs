@@ -14,6 +14,9 @@ pub enum Error {
     Migrate(#[from] sqlx::migrate::MigrateError),
     #[error("the database refused a statement")]
     Database(#[from] sqlx::Error),
+    /// It is committed, and a power cut may undo that.
+    #[error("what was written to the database could not be put on the disk")]
+    Unsynced(#[source] io::Error),
     /// A row holds what this version never writes.
     #[error("table {table} holds a bad {column}")]
     Corrupt {
@@ -30,7 +33,9 @@ impl Error {
             Self::Database(sqlx::Error::Database(error)) => {
                 error.code().is_some_and(|code| code == SQLITE_FULL)
             }
-            Self::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Self::File { source, .. } | Self::Unsynced(source) => {
+                source.kind() == io::ErrorKind::StorageFull
+            }
             _ => false,
         }
     }

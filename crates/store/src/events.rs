@@ -87,6 +87,7 @@ impl Store {
             .await?;
         }
         transaction.commit().await?;
+        self.log.note();
         Ok(())
     }
 

@@ -87,6 +87,7 @@ impl Store {
         }
         sandbox.insert(&mut transaction).await?;
         transaction.commit().await?;
+        self.log.note();
         Ok(Started::First)
     }
 
@@ -97,6 +98,7 @@ impl Store {
             .bind(response)
             .execute(&self.pool)
             .await?;
+        self.log.note();
         Ok(())
     }
 
@@ -106,6 +108,7 @@ impl Store {
             .bind(sandbox.as_str())
             .execute(&self.pool)
             .await?;
+        self.log.note();
         Ok(())
     }
 

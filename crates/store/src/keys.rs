@@ -35,7 +35,9 @@ impl Store {
 
     pub async fn insert_key(&self, key: &KeyRow) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
-        key.insert(&mut connection).await
+        key.insert(&mut connection).await?;
+        drop(connection);
+        self.sync().await
     }
 
     pub async fn rename_key(&self, id: &str, name: &str) -> Result<()> {
@@ -44,7 +46,7 @@ impl Store {
             .bind(name)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 
     pub async fn delete_key(&self, id: &str) -> Result<()> {
@@ -52,7 +54,7 @@ impl Store {
             .bind(id)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 
     pub async fn touch_key(&self, id: &str, used_at: UnixMillis) -> Result<()> {
@@ -61,6 +63,7 @@ impl Store {
             .bind(row::column(used_at))
             .execute(&self.pool)
             .await?;
+        self.log.note();
         Ok(())
     }
 }

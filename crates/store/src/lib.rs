@@ -3,8 +3,12 @@
 //! SQLite now, PostgreSQL later: the SQL keeps to what both understand, and rows cross this
 //! boundary as plain structs. Nothing here decides; it only remembers.
 //!
+//! What a method writes is on the disk when it returns. Only what belongs to a create, an end or an
+//! event, and what can be made up for, is not waited for: it is there a moment later ([`Store::settled`]).
+//!
 //! # Layout
 //! - [`Store`]: opens the database and brings it up to date
+//! - `log`: which commits are on the disk
 //! - `tenants`, `keys`: who may come in
 //! - `sandboxes`: what should run and what ran
 //! - `templates`, `builds`, `snapshots`: what sandboxes are made from
@@ -18,6 +22,7 @@ mod error;
 mod events;
 mod idempotency;
 mod keys;
+mod log;
 mod migrate;
 mod row;
 mod sandboxes;
@@ -29,13 +34,15 @@ mod tenants;
 mod volumes;
 mod webhooks;
 
-use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc, time::Duration};
 
 use sqlx::{
     ConnectOptions, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
+use tokio::task::AbortHandle;
 
+use self::log::Log;
 pub use self::{
     builds::{BuildReason, BuildRow, BuildStatus},
     error::{Error, Result},
@@ -54,6 +61,8 @@ pub use self::{
 
 /// Writers queue in SQLite itself; more connections than this only wait there.
 const CONNECTIONS: u32 = 4;
+/// Pages of the log at which a writer writes it back itself: only should `log` not come to it.
+const LONGEST_LOG: &str = "8000";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -61,22 +70,34 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: SqlitePool,
+    log: Arc<Log>,
+    _keeper: Arc<Keeper>,
+}
+
+#[derive(Debug)]
+struct Keeper(AbortHandle);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Store {
     /// Opens the database, makes it when absent (mode 0600), and runs the migrations it lacks.
     pub async fn open(path: &Path) -> Result<Self> {
-        create_private(path).map_err(|source| Error::File {
+        let unusable = |source| Error::File {
             path: path.to_path_buf(),
             source,
-        })?;
+        };
+        create_private(path).map_err(unusable)?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .foreign_keys(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // Survives the end of this process at any moment. Only a power cut can lose the last
-            // commits, and that ends every sandbox they are about as well.
+            // Survives the end of this process at any moment. Against a power cut there is `log`.
             .synchronous(SqliteSynchronous::Normal)
+            .pragma("wal_autocheckpoint", LONGEST_LOG)
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
         let pool = SqlitePoolOptions::new()
@@ -87,7 +108,23 @@ impl Store {
             .connect_with(options)
             .await?;
         migrate::migrator().run(&pool).await?;
-        Ok(Self { pool })
+        let log = Arc::new(Log::of(path));
+        log.sync_names(path).await.map_err(unusable)?;
+        let keeper = tokio::spawn(log::keep(Arc::clone(&log), pool.clone()));
+        Ok(Self {
+            pool,
+            log,
+            _keeper: Arc::new(Keeper(keeper.abort_handle())),
+        })
+    }
+
+    /// All that was written so far is on the disk when this returns; nothing is hurried for it.
+    pub async fn settled(&self) -> Result<()> {
+        self.log.settled().await.map_err(Error::Unsynced)
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.log.sync().await.map_err(Error::Unsynced)
     }
 
     /// Ends the pool, after what is under way. Writes the log back into the database file.

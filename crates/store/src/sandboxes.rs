@@ -50,7 +50,9 @@ pub struct TemplateUse {
 impl Store {
     pub async fn insert_sandbox(&self, sandbox: &SandboxRow) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
-        sandbox.insert(&mut connection).await
+        sandbox.insert(&mut connection).await?;
+        self.log.note();
+        Ok(())
     }
 
     /// The first end counts; later ones change nothing.
@@ -65,6 +67,7 @@ impl Store {
         .bind(&end.detail)
         .execute(&self.pool)
         .await?;
+        self.log.note();
         Ok(())
     }
 

@@ -63,6 +63,7 @@ impl Store {
         .execute(&self.pool)
         .await?
         .rows_affected();
+        self.sync().await?;
         Ok(inserted == 1)
     }
 
@@ -81,6 +82,7 @@ impl Store {
         .execute(&self.pool)
         .await?
         .rows_affected();
+        self.sync().await?;
         Ok(updated == 1)
     }
 
@@ -92,6 +94,7 @@ impl Store {
             .execute(&self.pool)
             .await?
             .rows_affected();
+        self.sync().await?;
         Ok(deleted == 1)
     }
 }

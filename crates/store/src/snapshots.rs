@@ -96,13 +96,15 @@ impl Store {
             .bind(image.as_str())
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 
     /// The image is gone.
     pub async fn forget_image(&self, image: &TemplateId) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
-        forget_image(&mut connection, image).await
+        forget_image(&mut connection, image).await?;
+        drop(connection);
+        self.sync().await
     }
 
     /// Keeps an image that was doomed: as a build of `snapshot`, which is made when absent, with
@@ -144,7 +146,8 @@ impl Store {
         .execute(&mut *transaction)
         .await?;
         tag.upsert(&mut transaction).await?;
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     /// All or none. A tag that exists moves.
@@ -153,7 +156,8 @@ impl Store {
         for tag in tags {
             tag.upsert(&mut transaction).await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     pub async fn untag_snapshot(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
@@ -165,7 +169,8 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     /// Forgets it with all builds and tags, and dooms their images.
@@ -183,7 +188,8 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 }
 

@@ -56,7 +56,9 @@ impl Store {
     /// One that is not built yet. Nothing happens when it is there.
     pub async fn insert_template(&self, template: &TemplateRow) -> Result<()> {
         let mut connection = self.pool.acquire().await?;
-        template.insert(&mut connection).await
+        template.insert(&mut connection).await?;
+        drop(connection);
+        self.sync().await
     }
 
     /// All or none. A tag that exists moves.
@@ -65,7 +67,8 @@ impl Store {
         for tag in tags {
             tag.upsert(&mut transaction).await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     pub async fn untag_template(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
@@ -77,7 +80,8 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     pub async fn publish_template(
@@ -92,7 +96,7 @@ impl Store {
             .bind(global_name)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 
     /// Frees its names and tags. Its builds stay until they are removed one by one.
@@ -110,7 +114,8 @@ impl Store {
         .bind(row::column(at))
         .execute(&mut *transaction)
         .await?;
-        Ok(transaction.commit().await?)
+        transaction.commit().await?;
+        self.sync().await
     }
 
     /// Of one that is deleted and has no builds any more.
@@ -119,7 +124,7 @@ impl Store {
             .bind(template.as_str())
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 }
 

@@ -41,6 +41,7 @@ impl Store {
         }
         key.insert(&mut transaction).await?;
         transaction.commit().await?;
+        self.sync().await?;
         Ok(true)
     }
 }

@@ -63,6 +63,7 @@ impl Store {
         .execute(&self.pool)
         .await?
         .rows_affected();
+        self.sync().await?;
         Ok(inserted == 1)
     }
 
@@ -71,7 +72,7 @@ impl Store {
             .bind(id)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 }
 

@@ -51,7 +51,7 @@ impl Store {
         .bind(row::column(webhook.created_at))
         .execute(&self.pool)
         .await?;
-        Ok(())
+        self.sync().await
     }
 
     pub async fn delete_webhook(&self, id: &str) -> Result<()> {
@@ -59,7 +59,7 @@ impl Store {
             .bind(id)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        self.sync().await
     }
 }
 

@@ -49,7 +49,7 @@ pub fn prepare_host(dir: &Path, options: &HostOptions) -> Result<Template> {
 fn prepare(host: &Path, dir: &Path, options: &HostOptions) -> Result<Template> {
     let start = Instant::now();
     check_merged(host)?;
-    std::fs::create_dir_all(dir).at("make", dir)?;
+    soulbox_durable::make_folder(dir, 0o700).at("make", dir)?;
     // Layers hold set-uid programs for the sandboxes' users. The host's users must not reach them.
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))
         .at("set the mode of", dir)?;

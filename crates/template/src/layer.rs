@@ -63,7 +63,7 @@ impl Layer {
         File::open(&self.building)
             .and_then(|file| Ok(rustix::fs::syncfs(file)?))
             .at("write out", &self.building)?;
-        match std::fs::rename(&self.building, &done) {
+        match soulbox_durable::rename(&self.building, &done) {
             // rename(2) over a directory that is not empty; `Drop` removes ours.
             Err(error)
                 if matches!(

@@ -1,11 +1,7 @@
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
 
 use parking_lot::RwLock;
+use soulbox_durable as durable;
 use soulbox_types::{SandboxSpec, TemplateId};
 
 use crate::{Result, Template, error::At};
@@ -28,7 +24,7 @@ struct Known {
 impl Templates {
     /// Reads what earlier runs kept in `folder`: one file per build.
     pub fn open(folder: PathBuf) -> Result<Self> {
-        std::fs::create_dir_all(&folder).at("make", &folder)?;
+        durable::make_folder(&folder, 0o700).at("make", &folder)?;
         let mut known = Known::default();
         for entry in std::fs::read_dir(&folder).at("list", &folder)? {
             let path = entry.at("list", &folder)?.path();
@@ -102,17 +98,10 @@ impl Templates {
     /// For good. Blocking.
     pub fn keep(&self, template: Template) -> Result<Arc<Template>> {
         let path = self.file(&template.build_id);
-        let new = path.with_extension("new");
         let text = serde_json::to_vec(&template)
             .map_err(io::Error::other)
             .at("describe", &path)?;
-        let written = std::fs::File::create(&new).and_then(|mut file| {
-            file.write_all(&text)?;
-            file.sync_all()
-        });
-        written.at("write", &new)?;
-        std::fs::rename(&new, &path).at("name", &path)?;
-        sync_folder(&self.folder).at("write out", &self.folder)?;
+        durable::write(&path, 0o600, &text).at("write", &path)?;
         Ok(self.lend(template))
     }
 
@@ -120,19 +109,12 @@ impl Templates {
     pub fn forget(&self, build: &str) -> Result<()> {
         self.known.write().builds.remove(build);
         let path = self.file(build);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", &path),
-            _ => Ok(()),
-        }
+        durable::remove(&path).at("remove", &path)
     }
 
     fn file(&self, build: &str) -> PathBuf {
         self.folder.join(format!("{build}.json"))
     }
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    std::fs::File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -110,6 +110,12 @@ impl Changes {
     }
 }
 
+/// What was made in a folder opened with `O_PATH` is there after a power cut, too.
+fn sync_folder(folder: &OwnedFd) -> Result<()> {
+    soulbox_durable::sync_folder(Path::new(&own_path(folder)))
+        .map_err(|error| Error::of("write the folder out", error))
+}
+
 /// Leads to what the descriptor has open, whatever has happened to its name.
 fn own_path(found: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", found.as_raw_fd())

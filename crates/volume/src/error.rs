@@ -56,7 +56,16 @@ impl Error {
             Some(Errno::LOOP) => Self::Links,
             Some(Errno::NAMETOOLONG) => Self::Path("too long"),
             Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace,
+            // With a path in its words, it has no number any more.
+            None if is_full(source.kind()) => Self::NoSpace,
             _ => Self::Io { what, source },
         }
     }
+}
+
+fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

@@ -42,7 +42,7 @@ pub(crate) fn format(image: &Path, mib: u32) -> io::Result<()> {
         let text = String::from_utf8_lossy(&output.stderr);
         return Err(io::Error::other(format!("mkfs.ext4: {}", text.trim())));
     }
-    file.sync_all()
+    soulbox_durable::sync_file(image)
 }
 
 fn make_tree(tree: &Path) -> io::Result<()> {

@@ -1,13 +1,13 @@
 use std::{
     collections::HashMap,
     io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use fs_err as fs;
 use parking_lot::Mutex;
+use soulbox_durable as durable;
 
 use crate::{
     Content, Error, Result, image,
@@ -35,11 +35,7 @@ struct Slot {
 impl Volumes {
     /// `folder` is made when absent. Volumes are mounted when they are first used.
     pub fn open(folder: PathBuf) -> Result<Arc<Self>> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(Error::io("make the folder for volumes"))?;
+        durable::make_folder(&folder, 0o700).map_err(Error::io("make the folder for volumes"))?;
         let volumes = Self {
             folder,
             slots: Mutex::default(),
@@ -50,7 +46,7 @@ impl Volumes {
         Ok(Arc::new(volumes))
     }
 
-    /// A new, empty volume. `id` is a UUID.
+    /// A new, empty volume, on the disk when this returns. `id` is a UUID.
     pub fn create(&self, id: &str, limit_mib: u32) -> Result<()> {
         let folder = self.folder_of(id)?;
         let slot = self.slot(id);
@@ -59,7 +55,7 @@ impl Volumes {
             return Err(Error::Exists);
         }
         let new = folder.with_extension(NEW);
-        let made = make(&new, limit_mib).and_then(|()| fs::rename(&new, &folder));
+        let made = make(&new, limit_mib).and_then(|()| durable::rename(&new, &folder));
         made.map_err(|error| {
             if let Err(error) = remove_folder(&new) {
                 tracing::warn!(volume = id, %error, "could not remove a volume that was not made");
@@ -77,7 +73,8 @@ impl Volumes {
         if folder.exists() {
             let gone = folder.with_extension(GONE);
             let removed = mount::unmount_lazily(&folder)
-                .and_then(|()| fs::rename(&folder, &gone))
+                // Not to come back as one that nobody has on record.
+                .and_then(|()| durable::rename(&folder, &gone))
                 .and_then(|()| remove_folder(&gone));
             removed.map_err(Error::io("delete the volume"))?;
         }
@@ -165,7 +162,8 @@ fn make(folder: &Path, limit_mib: u32) -> io::Result<()> {
     fs::create_dir(folder)?;
     fs::create_dir(folder.join(DISK))?;
     fs::create_dir(folder.join(MOUNT))?;
-    image::format(&folder.join(IMAGE), limit_mib)
+    image::format(&folder.join(IMAGE), limit_mib)?;
+    durable::sync_folder(folder)
 }
 
 /// Without looking into the mount points: were something mounted there, it must stay.

@@ -138,10 +138,8 @@ impl State {
 
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
-        let part = dir.join(format!("{FILE}.part"));
         let bytes = serde_json::to_vec(self).at("write", &path)?;
-        std::fs::write(&part, bytes).at("write", &part)?;
-        std::fs::rename(&part, &path).at("write", &path)
+        soulbox_durable::write(&path, 0o600, &bytes).at("write", &path)
     }
 }
 
@@ -158,7 +156,7 @@ pub(crate) fn template_id(dir: &Path) -> Result<TemplateId> {
         Err(error) => return Err(error).at("read", &path),
     }
     let id = TemplateId::random();
-    std::fs::write(&path, format!("{id}\n")).at("write", &path)?;
+    soulbox_durable::write(&path, 0o600, format!("{id}\n").as_bytes()).at("write", &path)?;
     Ok(id)
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with, unlinkat};
 use uuid::Uuid;
 
-use super::{Changes, Content};
+use super::{Changes, Content, sync_folder};
 use crate::{Entry, Error, Result, path::CleanPath};
 
 const NEW_DIRECTORY: Changes = Changes {
@@ -64,7 +64,7 @@ impl Content {
         {
             tracing::warn!(%error, "could not remove a staged directory");
         }
-        moved
+        moved.and_then(|()| sync_folder(parent))
     }
 
     fn finish_directory(&self, staged: &str, changes: Changes) -> Result<()> {

@@ -8,7 +8,7 @@ use rustix::{
 };
 use uuid::Uuid;
 
-use super::{Changes, Content};
+use super::{Changes, Content, sync_folder};
 use crate::{Entry, Error, Kind, Result, path::CleanPath};
 
 const NEW_FILE: Changes = Changes {
@@ -85,14 +85,14 @@ impl Writer {
         Error::of("write the file", error)
     }
 
-    /// The file gets its owner, its mode and its name.
+    /// The file gets its owner, its mode and its name, all on the disk when this returns.
     pub fn finish(self) -> Result<Entry> {
-        // A full disk of the host shows itself only here.
-        self.file.sync_data().map_err(Self::failed)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = openat(&self.content.staging, &self.staged, flags, Mode::empty())
             .map_err(Error::errno("open the new file"))?;
         self.changes.or(NEW_FILE).apply(&open)?;
+        // A full disk of the host shows itself only here.
+        self.file.sync_all().map_err(Self::failed)?;
         let flags = if self.force {
             RenameFlags::empty()
         } else {
@@ -106,6 +106,7 @@ impl Writer {
             flags,
         )
         .map_err(Error::errno("move the new file to its place"))?;
+        sync_folder(&self.parent)?;
         Entry::of_open(open, &self.path)
     }
 }

@@ -1,0 +1,60 @@
+//! Who waits for the disk: every answer that promises something over a power cut, and no create.
+//! One test, because it counts what the whole process does.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::sync::Arc;
+
+use soulbox_durable::syncs;
+use soulbox_runtime::{Node, Result};
+use soulbox_types::{EndReason, Kept, NetworkPolicy, TemplateId};
+
+#[path = "support/machine.rs"]
+mod machine;
+
+use machine::{LONG, Machine, config, spec};
+
+async fn syncs_of<T>(work: impl Future<Output = Result<T>>) -> u64 {
+    let before = syncs();
+    work.await.unwrap();
+    syncs() - before
+}
+
+#[tokio::test]
+async fn a_create_waits_for_no_disk_and_what_promises_more_does() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let node = machine::open(config(folder.path()), &machine).await;
+    let wish = spec(LONG);
+    assert_eq!(syncs_of(node.create(wish.clone())).await, 0, "a create");
+    let id = &wish.id;
+    let later = wish.deadline.plus(LONG);
+    // The file and its folder.
+    assert_eq!(
+        syncs_of(node.set_deadline(id, later)).await,
+        2,
+        "a deadline"
+    );
+    let rules = NetworkPolicy::default();
+    assert_eq!(syncs_of(node.set_network(id, rules)).await, 2, "rules");
+    // Its wish, where it runs, its deadline and its pause; its folder and the folder of all.
+    for kept in [Kept::Memory, Kept::Filesystem] {
+        assert_eq!(syncs_of(node.pause(id, kept)).await, 6, "a pause");
+        assert!(
+            syncs_of(node.resume(id, later, kept)).await >= 3,
+            "a resume"
+        );
+    }
+    let snapshot = TemplateId::random();
+    assert!(syncs_of(node.snapshot(id, snapshot.clone())).await >= 3);
+    assert!(syncs_of(node.delete_snapshot(&snapshot)).await >= 1);
+    assert_eq!(syncs_of(node.destroy(id, EndReason::Killed)).await, 0);
+    let resting = spec(LONG);
+    node.create(resting.clone()).await.unwrap();
+    node.pause(&resting.id, Kept::Memory).await.unwrap();
+    assert_eq!(
+        syncs_of(node.destroy(&resting.id, EndReason::Killed)).await,
+        2,
+        "the end of what a power cut would bring back"
+    );
+    std::fs::remove_dir_all(machine::snapshots_dir(folder.path())).unwrap();
+}
