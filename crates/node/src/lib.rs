@@ -17,6 +17,7 @@
 //! - `local`: [`LocalNode`], the node of this process
 //! - `admission`: whether one more sandbox fits
 //! - `adopt`: finding what survived
+//! - `quarantine`: what is there and cannot be used
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
@@ -39,6 +40,7 @@ mod logs;
 mod metrics;
 mod network;
 mod pool;
+mod quarantine;
 mod ready;
 mod rest;
 mod snapshots;

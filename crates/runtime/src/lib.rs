@@ -10,8 +10,8 @@ mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{
-    End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot,
-    WarmWish,
+    Broken, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, Remedy, SandboxStatus,
+    Snapshot, WarmWish,
 };
 pub use runtime::{
     AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started,

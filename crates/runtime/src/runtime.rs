@@ -149,6 +149,12 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// ones, and after a restart with `running` from the state folder.
     async fn destroy(&self, id: &SandboxId, running: Option<&Running>) -> Result<()>;
 
+    /// Ends what runs of a sandbox that cannot be adopted, and returns when its disk is whole and
+    /// nothing has it mounted any more. Idempotent; fine when nothing runs.
+    async fn put_away(&self, id: &SandboxId, running: Option<&Running>) -> Result<()> {
+        self.destroy(id, running).await
+    }
+
     /// Removes what earlier runs left and no sandbox in `keep` owns (pools, cgroups, rules).
     async fn reclaim(&self, keep: &[SandboxId]) -> Result<()>;
 }
