@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_runtime::{Disk, Error, Origin, Result, Runtime};
+use soulbox_runtime::{Disk, Error, Origin, Result, Runtime, TRIAL_MARK};
 use soulbox_template::Template;
 use soulbox_types::{
     ENVD_PORT, Lifecycle, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, UnixMillis,
@@ -67,6 +67,7 @@ impl Jail {
             disk: Disk::Fresh,
             snapshots: Vec::new(),
         };
+        self.mark(&spec.id).await?;
         self.create(spec, origin, &|_| Ok(())).await?;
         did("started");
         timeout(ANSWER_LIMIT, self.ask(&spec.id))
@@ -81,6 +82,17 @@ impl Jail {
         self.resume(&spec.id).await?;
         did("resumed");
         Ok(steps)
+    }
+
+    /// A server that is killed now leaves a disk that is nobody's.
+    async fn mark(&self, id: &SandboxId) -> Result<()> {
+        let folder = self.folder(id);
+        blocking(move || {
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| std::fs::write(folder.join(TRIAL_MARK), ""))
+                .map_err(|error| Error::io("could not make a trial sandbox", error))
+        })
+        .await
     }
 
     async fn ask(&self, id: &SandboxId) -> Result<()> {

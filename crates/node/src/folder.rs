@@ -23,7 +23,7 @@ use std::{
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use soulbox_runtime::{End, Error, Paused, Result, Running};
+use soulbox_runtime::{End, Error, Paused, Result, Running, TRIAL_MARK};
 use soulbox_types::{SandboxId, SandboxSpec, UnixMillis};
 
 use crate::ends::{Ends, Writing, Written};
@@ -201,7 +201,7 @@ impl Folder {
                     ended: end,
                 })))
             }
-            None if !self.has_disk()? => Ok(Loaded::Nothing),
+            None if !self.has_disk()? || self.path.join(TRIAL_MARK).exists() => Ok(Loaded::Nothing),
             spec => {
                 if damage.is_empty() {
                     damage.push(format!("{SPEC} is missing"));

@@ -250,8 +250,13 @@ async fn what_has_no_disk_goes_and_is_told_if_anybody_may_ask() {
     }
     std::fs::write(world.place(&known.id).join("running.json"), "").unwrap();
     std::fs::write(world.place(&unknown.id).join("spec.json"), "").unwrap();
+    let trial = world.place(&SandboxId::random());
+    std::fs::create_dir(&trial).unwrap();
+    for file in ["disk.img", "trial"] {
+        std::fs::write(trial.join(file), "nobody's").unwrap();
+    }
     let server = world.server().await;
-    assert!(server.broken().is_empty());
+    assert!(server.broken().is_empty() && !trial.exists());
     assert!(!world.place(&known.id).exists() && !world.place(&unknown.id).exists());
     let ends = server.unrecorded_ends().await;
     assert_eq!(ends.len(), 1);

@@ -136,6 +136,23 @@ pub struct WarmWish {
     pub disk_mib: u32,
 }
 
+/// Who wakes a sandbox for traffic: it must have a place among its tenant's running ones.
+#[async_trait]
+pub trait Waker: Send + Sync + fmt::Debug {
+    /// As [`Node::resume`] with [`Kept::Memory`].
+    async fn wake(&self, id: &SandboxId, deadline: UnixMillis) -> Result<(), NotWoken>;
+}
+
+/// Why traffic could not wake a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum NotWoken {
+    /// Its tenant has as many running ones as it may have.
+    #[error("its owner has reached the maximum number of concurrent sandboxes ({0})")]
+    TooMany(u32),
+    #[error(transparent)]
+    Node(#[from] crate::Error),
+}
+
 /// A machine that runs sandboxes. Only those of [`soulbox_types::Purpose::User`] are seen by `get`
 /// and `list`.
 #[async_trait]

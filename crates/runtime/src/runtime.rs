@@ -83,6 +83,9 @@ pub struct AddedLayer {
     pub directory: PathBuf,
 }
 
+/// A file in the folder of a sandbox that was only made to see whether this machine can: nobody's.
+pub const TRIAL_MARK: &str = "trial";
+
 /// Called once, as soon as there is something to find again.
 pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
 

@@ -78,12 +78,14 @@ pub(crate) async fn assemble(
         }
     };
     let domain = sandbox_domain;
+    let waker = control.waker();
     let api = soulbox_api::router(control, ApiConfig { domain });
 
     let (watched, stopping) = (Arc::clone(&node), Arc::clone(&node));
     let parts = Parts {
         node,
         api,
+        waker: Some(waker),
         busy: Some(Arc::new(move || Busy {
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),

@@ -16,6 +16,7 @@ mod lifetime;
 mod logs;
 mod ls;
 mod ps;
+mod recover;
 mod rest;
 mod run;
 mod server;
@@ -46,6 +47,7 @@ pub(crate) async fn dispatch(command: Command) -> Result<u8> {
         Command::Timeout(args) => timeout::run(&args).await,
         Command::Pause(args) => rest::pause(&args).await,
         Command::Resume(args) => rest::resume(&args).await,
+        Command::Recover(args) => recover::run(&args).await,
         Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,
         Command::Bench(args) => bench::run(&args).await,
