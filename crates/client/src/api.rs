@@ -20,6 +20,8 @@ mod observe;
 mod sandboxes;
 mod templates;
 
+pub use broken::{Disk, Piece};
+
 /// What a create may take: the server waits for envd.
 const CREATE_LIMIT: Duration = Duration::from_mins(1);
 const CALL_LIMIT: Duration = Duration::from_secs(30);

@@ -44,7 +44,7 @@ pub(crate) struct Quarantine {
 
 /// Beside the files of one that was put aside.
 #[derive(Debug, Serialize, Deserialize)]
-struct Reason {
+struct Note {
     reason: String,
     at: UnixMillis,
     #[serde(default)]
@@ -129,21 +129,21 @@ impl Quarantine {
 
     /// Takes over the folder of one of which nothing runs. On error it is where it was. Blocking.
     pub(crate) fn put(&self, id: &SandboxId, folder: &Folder, fault: &Fault) -> Result<()> {
-        let reason = Reason {
+        let note = Note {
             reason: fault.reason.clone(),
             at: UnixMillis::now(),
             unsure: fault.unsure,
         };
         // A full disk must not keep it from being put aside: then only the log says why.
-        if let Err(error) = write(&folder.path().join(REASON), &reason) {
+        if let Err(error) = write(&folder.path().join(REASON), &note) {
             tracing::warn!(sandbox = %id, %error, "why it is in quarantine could not be written");
         }
         fs::rename(folder.path(), self.path.join(id.as_str())).map_err(failed)?;
         sync_folder(&self.path);
         folder.path().parent().map(sync_folder);
         let broken = Broken {
-            reason: reason.reason,
-            at: reason.at,
+            reason: note.reason,
+            at: note.at,
             ..look_at(&Folder::new(&self.path, id), id)
         };
         tracing::error!(
@@ -182,8 +182,8 @@ impl Quarantine {
 /// One in the quarantine, as its files tell it.
 fn look_at(folder: &Folder, id: &SandboxId) -> Broken {
     let written = fs::read(folder.path().join(REASON))
-        .and_then(|text| serde_json::from_slice::<Reason>(&text).map_err(io::Error::other));
-    let reason = written.unwrap_or_else(|error| Reason {
+        .and_then(|text| serde_json::from_slice::<Note>(&text).map_err(io::Error::other));
+    let note = written.unwrap_or_else(|error| Note {
         reason: format!("why is not known any more: {error}"),
         at: UnixMillis::now(),
         unsure: false,
@@ -204,10 +204,10 @@ fn look_at(folder: &Folder, id: &SandboxId) -> Broken {
             Remedy::Export
         },
         spec: spec.map(Arc::new),
-        reason: reason.reason,
-        at: reason.at,
+        reason: note.reason,
+        at: note.at,
         disk_bytes: folder.disk_bytes(),
-        unsure: reason.unsure,
+        unsure: note.unsure,
     }
 }
 
@@ -298,8 +298,8 @@ impl LocalNode {
     }
 }
 
-fn write(path: &Path, reason: &Reason) -> io::Result<()> {
-    fs::write(path, serde_json::to_vec_pretty(reason)?)?;
+fn write(path: &Path, note: &Note) -> io::Result<()> {
+    fs::write(path, serde_json::to_vec_pretty(note)?)?;
     fs::File::open(path)?.sync_all()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use http::Method;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -17,34 +17,69 @@ use crate::{
 
 /// Between two pieces of a disk.
 const IDLE_LIMIT: Duration = Duration::from_mins(1);
+const HEAD: usize = 16;
+const LONGEST_PIECE: u64 = 16 << 20;
 
-/// A disk as it comes.
+/// A disk as it comes: what of it is not a hole.
 #[derive(Debug)]
 pub struct Disk {
-    /// What it will be in all.
-    pub length: u64,
     body: Incoming,
+    come: BytesMut,
+}
+
+/// A part of a disk.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    Data {
+        start: u64,
+        data: Bytes,
+    },
+    /// All of it has come: so long is the whole.
+    End {
+        length: u64,
+    },
 }
 
 impl Disk {
-    /// `None` at its end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+    pub async fn next(&mut self) -> Result<Piece> {
         loop {
-            let what = "reading the disk";
-            let frame = timeout(IDLE_LIMIT, self.body.frame())
-                .await
-                .map_err(|_| Error::protocol(format!("{what} stands still")))?;
+            if let Some(piece) = take_piece(&mut self.come)? {
+                return Ok(piece);
+            }
+            let frame = timeout(IDLE_LIMIT, self.body.frame()).await;
+            let frame = frame.map_err(|_| Error::protocol("the disk does not come any more"))?;
             match frame {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(Error::protocol(format!("{what}: {error}"))),
+                None => return Err(Error::protocol("only a part of the disk came: try again")),
+                Some(Err(error)) => return Err(Error::protocol(format!("the disk: {error}"))),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
+                        self.come.extend_from_slice(&data);
                     }
                 }
             }
         }
     }
+}
+
+/// `None`: more must come first.
+fn take_piece(come: &mut BytesMut) -> Result<Option<Piece>> {
+    let Some((mut head, rest)) = come.split_at_checked(HEAD) else {
+        return Ok(None);
+    };
+    let (start, length) = (head.get_u64(), head.get_u64());
+    if length > LONGEST_PIECE {
+        return Err(Error::protocol("a piece of the disk is too long"));
+    }
+    if length == 0 {
+        return Ok(Some(Piece::End { length: start }));
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if rest.len() < length {
+        return Ok(None);
+    }
+    come.advance(HEAD);
+    let data = come.split_to(length).freeze();
+    Ok(Some(Piece::Data { start, data }))
 }
 
 impl Client {
@@ -79,12 +114,37 @@ impl Client {
             let answer = transport::collect(url, response).await?;
             return Err(Error::Api(refusal(&answer)));
         }
-        let length = response.headers().get(http::header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        let length = length.ok_or_else(|| Error::protocol("the disk has no length"))?;
         Ok(Disk {
-            length,
             body: response.into_body(),
+            come: BytesMut::new(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_taken_when_they_are_whole_and_never_too_long() {
+        let mut come = BytesMut::new();
+        let mut piece = [7_u64.to_be_bytes(), 3_u64.to_be_bytes()].concat();
+        piece.extend_from_slice(b"abc");
+        for byte in &piece {
+            assert_eq!(take_piece(&mut come).unwrap(), None);
+            come.extend_from_slice(&[*byte]);
+        }
+        let data = Bytes::from_static(b"abc");
+        assert_eq!(
+            take_piece(&mut come).unwrap(),
+            Some(Piece::Data { start: 7, data })
+        );
+        come.extend_from_slice(&[9_u64.to_be_bytes(), 0_u64.to_be_bytes()].concat());
+        assert_eq!(
+            take_piece(&mut come).unwrap(),
+            Some(Piece::End { length: 9 })
+        );
+        let mut long = BytesMut::from(&[0xff; HEAD][..]);
+        assert!(take_piece(&mut long).is_err());
     }
 }
