@@ -4,11 +4,12 @@ use std::{
     fs::OpenOptions,
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
+    sync::Arc,
 };
 
 use anyhow::{Context, Result};
 use soulbox_client::Piece;
-use tokio::task::block_in_place;
+use tokio::task::spawn_blocking;
 
 use crate::{
     args::RecoverArgs,
@@ -36,19 +37,22 @@ pub(super) async fn run(args: &RecoverArgs) -> Result<u8> {
 async fn export(server: &Server, id: &str, path: &Path) -> Result<()> {
     let mut disk = server.client.broken_disk(id).await?;
     let cannot = || format!("{} cannot be written", path.display());
-    let open = || {
-        let mut new = OpenOptions::new();
-        new.write(true).create_new(true).mode(0o600).open(path)
+    let new = path.to_owned();
+    let open = move || {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(new)
     };
-    let file = block_in_place(open).with_context(cannot)?;
+    let file = Arc::new(spawn_blocking(open).await?.with_context(cannot)?);
     loop {
+        let file = Arc::clone(&file);
         match disk.next().await? {
             Piece::Data { start, data } => {
-                block_in_place(|| file.write_all_at(&data, start)).with_context(cannot)?;
+                let write = move || file.write_all_at(&data, start);
+                spawn_blocking(write).await?.with_context(cannot)?;
             }
             Piece::End { length } => {
-                let finish = || file.set_len(length).and_then(|()| file.sync_all());
-                return block_in_place(finish).with_context(cannot);
+                let finish = move || file.set_len(length).and_then(|()| file.sync_all());
+                return spawn_blocking(finish).await?.with_context(cannot);
             }
         }
     }
