@@ -121,7 +121,12 @@ impl From<ControlError> for ApiError {
                 .coded("secret_limit_reached")
                 .retry(Retry::Never),
             ControlError::Volume(error) => error.into(),
+            // As one that is not there: clients make another, or ask what can be done.
+            ControlError::SandboxBroken { .. } => {
+                plain(StatusCode::NOT_FOUND).coded("sandbox_broken")
+            }
             ControlError::SandboxNotFound { .. }
+            | ControlError::NotBroken(_)
             | ControlError::SandboxPaused { .. }
             | ControlError::TemplateNotFound(_)
             | ControlError::UnknownBuiltIn { .. }

@@ -15,6 +15,7 @@
 mod auth;
 mod base_url;
 mod body;
+mod broken;
 mod builds;
 mod cors;
 mod domain;

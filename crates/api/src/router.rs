@@ -10,7 +10,7 @@ use http::StatusCode;
 use soulbox_control::Control;
 
 use crate::{
-    builds, cors,
+    broken, builds, cors,
     error::ApiError,
     events, execute, health, keys, sandboxes, secrets, snapshots, tags, team_metrics, teams,
     templates, trace,
@@ -71,6 +71,10 @@ fn sandbox_routes() -> Router<App> {
         .route("/sandboxes/{id}/fork", post(fork::fork))
         .route("/sandboxes/{id}/snapshots", post(snapshots::create))
         .route("/snapshots", get(snapshots::list))
+        .route("/v1/broken", get(broken::list))
+        .route("/v1/broken/{id}", delete(broken::discard))
+        .route("/v1/broken/{id}/recover", post(broken::recover))
+        .route("/v1/broken/{id}/disk", get(broken::disk))
         .route("/v1/sandboxes/{id}/execute", post(execute::execute))
         .route("/v1/sandboxes/{id}/languages", get(execute::languages))
 }

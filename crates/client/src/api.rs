@@ -13,11 +13,14 @@ use crate::{
     transport::{self, Answer, Transport},
 };
 
+mod broken;
 mod copies;
 mod keys;
 mod observe;
 mod sandboxes;
 mod templates;
+
+pub use broken::{Disk, Piece};
 
 /// What a create may take: the server waits for envd.
 const CREATE_LIMIT: Duration = Duration::from_mins(1);
@@ -65,6 +68,21 @@ impl Client {
         what: &'static str,
         limit: Duration,
     ) -> Result<Answer> {
+        let request = self.request(method, path, body)?;
+        let answer = self.transport.unary(request, what, limit).await?;
+        if answer.status.is_success() {
+            Ok(answer)
+        } else {
+            Err(Error::Api(refusal(&answer)))
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Request<transport::Body>> {
         let uri = self
             .api
             .join(path)
@@ -79,15 +97,9 @@ impl Client {
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        let request = request
+        request
             .body(body.map_or_else(transport::empty, transport::full))
-            .map_err(|error| Error::protocol(error.to_string()))?;
-        let answer = self.transport.unary(request, what, limit).await?;
-        if answer.status.is_success() {
-            Ok(answer)
-        } else {
-            Err(Error::Api(refusal(&answer)))
-        }
+            .map_err(|error| Error::protocol(error.to_string()))
     }
 }
 

@@ -70,6 +70,24 @@ pub struct Snapshot {
     pub names: Vec<String>,
 }
 
+/// A sandbox that is there and cannot be used; its files are kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokenSandbox {
+    #[serde(rename = "sandboxID")]
+    pub id: String,
+    #[serde(rename = "templateID", default)]
+    pub template: Option<String>,
+    pub reason: String,
+    /// When that was found.
+    pub found_at: String,
+    pub disk_bytes: u64,
+    /// `repair`, `export` or `retry`.
+    pub remedy: String,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+}
+
 /// A row of the list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

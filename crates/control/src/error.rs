@@ -13,6 +13,15 @@ pub enum Error {
     /// Also a sandbox of another tenant. `end` only when it was the caller's own.
     #[error("Sandbox \"{id}\" doesn't exist or you don't have access to it{}", told(end.as_ref()))]
     SandboxNotFound { id: SandboxId, end: Option<EndRow> },
+    /// Only told to its owner.
+    #[error(
+        "Sandbox {id} cannot be used: {reason}. Its files are kept: `soulbox recover {id}` brings it \
+         back, or exports its disk"
+    )]
+    SandboxBroken { id: SandboxId, reason: String },
+    /// Asked for one that is not among the broken ones.
+    #[error("Sandbox {0} is not among your broken ones: `soulbox ls --broken` lists them")]
+    NotBroken(SandboxId),
     #[error("Sandbox {id} is being killed")]
     SandboxEnding { id: SandboxId },
     /// Nothing of it can be asked or changed until it is woken.

@@ -35,7 +35,7 @@ pub(crate) const MOST_EVENTS: u32 = 200_000;
 pub type Event = EventRow;
 
 /// The last word of E2B's event types.
-pub const EVENT_KINDS: [&str; 7] = [
+pub const EVENT_KINDS: [&str; 9] = [
     "created",
     "updated",
     "paused",
@@ -43,6 +43,9 @@ pub const EVENT_KINDS: [&str; 7] = [
     "snapshotted",
     "forked",
     "killed",
+    // SoulBox's own: it cannot be used, and its files are kept; it came back from them.
+    "broken",
+    "recovered",
 ];
 
 #[derive(Debug)]
@@ -229,6 +232,15 @@ impl Control {
         let build = spec.map_or_else(|| Uuid::nil().to_string(), |spec| self.build_of(spec));
         let run = Run::new(row, spec.map(|spec| spec.limits), build);
         self.journal.note_end(&run, reason);
+    }
+
+    /// One that a server found broken when it started.
+    pub(crate) fn note_broken(&self, row: SandboxRow, spec: Option<&SandboxSpec>, reason: &str) {
+        let build = spec.map_or_else(|| Uuid::nil().to_string(), |spec| self.build_of(spec));
+        let run = Run::new(row, spec.map(|spec| spec.limits), build);
+        let mut data = Map::new();
+        data.insert("reason".to_owned(), reason.into());
+        self.journal.note(&run, "broken", data);
     }
 
     /// One that was there before this server started has events from now on.

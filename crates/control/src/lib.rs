@@ -19,6 +19,7 @@
 //! - `journal`, `webhooks`, `team_metrics`: what happened, who is told, what it adds up to
 
 mod api_key;
+mod broken;
 mod building;
 mod catalogue;
 mod config;
@@ -53,6 +54,7 @@ mod watch;
 mod webhooks;
 
 pub use self::{
+    broken::BrokenSandbox,
     building::{
         Asked, BaseWish, BuildAsk, BuildInfo, BuildLogEntry, BuildLogPage, BuildWish, FileLink,
         Published, SERVER_TENANT, StageWish, UploadTicket,

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | live | running or paused | adopted |
 //! | live | ended, and the node knows why | the row ends for that reason |
+//! | live | there, but broken | stays live: it can be recovered; told by an event |
 //! | live | absent | the row ends as lost |
 //! | none | running or paused, of a tenant we know | recorded and adopted: its owner may be using it |
 //! | ended, or of an unknown tenant | running | destroyed |
@@ -14,7 +15,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use soulbox_runtime::{End, SandboxStatus};
+use soulbox_runtime::{Broken, End, SandboxStatus};
 use soulbox_store::{EndRow, EventFilter, SandboxRow};
 use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
@@ -44,6 +45,10 @@ impl Control {
             }
             live.remove(&end.spec.id);
             self.reconcile_ended(&end, told_until).await?;
+        }
+        for broken in self.node.broken() {
+            let row = live.remove(&broken.id);
+            self.reconcile_broken(&broken, row).await?;
         }
         for row in live.into_values() {
             self.reconcile_absent(row).await?;
@@ -116,6 +121,41 @@ impl Control {
         let told_until = self.told_until().await?;
         for end in left {
             self.reconcile_ended(&end, told_until).await?;
+        }
+        Ok(())
+    }
+
+    /// What nobody was told of goes, and what is on record as ended by its owner or its deadline.
+    /// All others stay until somebody decides.
+    async fn reconcile_broken(&self, broken: &Broken, live: Option<SandboxRow>) -> Result<()> {
+        let row = match live {
+            Some(row) => Some(row),
+            None => self.store.sandbox(&broken.id).await?,
+        };
+        let over = |end: &EndRow| matches!(end.reason, EndReason::Killed | EndReason::Expired);
+        let unwanted = match &row {
+            None => broken.unsure,
+            Some(row) => row.end.as_ref().is_some_and(over),
+        };
+        if unwanted {
+            tracing::info!(sandbox_id = %broken.id, "removing a broken sandbox that is nobody's");
+            if let Err(error) = self.node.discard(&broken.id).await {
+                tracing::warn!(sandbox_id = %broken.id, %error, "a broken sandbox stays");
+            }
+            return Ok(());
+        }
+        let row = match (row, &broken.spec) {
+            (Some(row), _) => row,
+            (None, Some(spec)) if self.keys.knows(&spec.tenant) => {
+                // As for one that runs: its owner may ask for it.
+                let row = row_of(spec);
+                self.store.insert_sandbox(&row).await?;
+                row
+            }
+            (None, _) => return Ok(()),
+        };
+        if row.end.is_none() && !self.has_event(&row, "broken").await? {
+            self.note_broken(row, broken.spec.as_deref(), &broken.reason);
         }
         Ok(())
     }

@@ -5,7 +5,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{Error as NodeError, SandboxStatus};
+use async_trait::async_trait;
+use soulbox_runtime::{Error as NodeError, NotWoken, SandboxStatus, Waker};
 use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxState, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
@@ -13,6 +14,7 @@ use tracing::Instrument;
 use crate::{
     Access, Control, Error, Result, Tenant,
     deadline::Move,
+    registry::Phase,
     request::{extension, lifetime},
     view::Lookup,
 };
@@ -216,6 +218,39 @@ impl Control {
         })
     }
 
+    /// For traffic: within the tenant's limit, as any other wake.
+    async fn wake_for_traffic(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        deadline: UnixMillis,
+    ) -> Result<(), NotWoken> {
+        let missing = || NodeError::SandboxNotFound(id.clone());
+        // Also while somebody else wakes it: then it runs afterwards.
+        let _held = self.hold(id).await.map_err(|_| NodeError::Timeout {
+            what: "waiting for another request about this sandbox",
+            limit: RESUME_LIMIT,
+        })?;
+        let status = self.node.get(id).ok_or_else(missing)?;
+        let tenant = &status.spec.tenant;
+        if self.registry.phase_for(id, tenant) != Some(Phase::Running) {
+            return Err(missing().into());
+        }
+        if status.state == SandboxState::Running {
+            return Ok(());
+        }
+        let limit = self.config.max_sandboxes_per_tenant;
+        let rests = |id: &SandboxId| self.node.paused(id).is_some();
+        if !self.registry.begin_wake(id, tenant, limit, rests) {
+            return Err(NotWoken::TooMany(limit));
+        }
+        let woken = self.node.resume(id, deadline, Kept::Memory).await;
+        self.registry.end_wake(id);
+        woken?;
+        self.note_resumed(id);
+        tracing::info!("sandbox resumed by traffic");
+        Ok(())
+    }
+
     async fn pause_overdue(&self, tenant: &Tenant, status: &SandboxStatus) -> Result<()> {
         let OnTimeout::Pause(keep) = status.spec.lifecycle.on_timeout else {
             return Ok(());
@@ -244,6 +279,32 @@ impl Control {
             } => Error::AlreadyRunning { id: id.clone() },
             NodeError::WrongState { .. } => Error::SandboxEnding { id: id.clone() },
             error => error.into(),
+        }
+    }
+}
+
+impl Control {
+    /// For the proxy.
+    pub fn waker(self: &Arc<Self>) -> Arc<dyn Waker> {
+        Arc::new(ForTraffic(Arc::clone(self)))
+    }
+}
+
+#[derive(Debug)]
+struct ForTraffic(Arc<Control>);
+
+#[async_trait]
+impl Waker for ForTraffic {
+    async fn wake(&self, id: &SandboxId, deadline: UnixMillis) -> Result<(), NotWoken> {
+        let (control, id) = (Arc::clone(&self.0), id.clone());
+        // To its end, although the request may go away: a place that was taken is given back.
+        let work = async move { Ok(control.wake_for_traffic(&id, deadline).await) };
+        match self.0.finish(work.in_current_span()).await {
+            Ok(woken) => woken,
+            Err(error) => {
+                let error = std::io::Error::other(error);
+                Err(NodeError::io("waking the sandbox was interrupted", error).into())
+            }
         }
     }
 }

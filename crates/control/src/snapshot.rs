@@ -209,11 +209,11 @@ impl Control {
     /// Sandboxes that stand on it, and those that are about to.
     fn users_of(&self, shelved: &Shelved) -> Vec<String> {
         let images = || shelved.builds.iter().map(|build| &build.image);
-        let running = self.node.list().into_iter().filter_map(|status| {
-            let image = status.spec.snapshot.as_ref()?;
+        let running = self.specs_in_use().filter_map(|spec| {
+            let image = spec.snapshot.as_ref()?;
             images()
                 .any(|own| own == image)
-                .then(|| status.spec.id.to_string())
+                .then(|| spec.id.to_string())
         });
         let held = images().filter(|image| self.shelf.is_held(image));
         let held = held.map(|_| "that is being made".to_owned());

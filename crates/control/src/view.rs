@@ -120,9 +120,16 @@ impl Control {
             tracing::warn!(%error, "could not look up why a sandbox is not there");
             None
         });
-        let end = row
-            .filter(|row| row.tenant == tenant.id)
-            .and_then(|row| row.end);
+        let row = row.filter(|row| row.tenant == tenant.id);
+        if row.as_ref().is_some_and(|row| row.end.is_none())
+            && let Some(broken) = self.node.broken().into_iter().find(|b| b.id == *id)
+        {
+            return Error::SandboxBroken {
+                id: broken.id,
+                reason: broken.reason,
+            };
+        }
+        let end = row.and_then(|row| row.end);
         Error::SandboxNotFound {
             id: id.clone(),
             end,

@@ -251,8 +251,7 @@ impl Control {
 
     fn user_of(&self, volume: &str) -> Option<SandboxId> {
         let has = |mounts: &[VolumeMount]| mounts.iter().any(|mount| mount.volume == volume);
-        let user = self.node.list().into_iter();
-        user.map(|status| status.spec)
+        self.specs_in_use()
             .find(|spec| has(&spec.volumes))
             .map(|spec| spec.id.clone())
     }

@@ -21,7 +21,7 @@ use soulbox_control::{
     Access, Control, ControlConfig, CreateRequest, Error, Event, EventFilter, IdempotencyKey,
     LifecycleRequest, Resources, TemplateInfo, Tenant,
 };
-use soulbox_runtime::{Error as NodeError, Node};
+use soulbox_runtime::{Error as NodeError, Node, NotWoken};
 use soulbox_store::{EndRow, KeyRow, SandboxRow, Store};
 use soulbox_types::{
     EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
@@ -303,6 +303,37 @@ async fn the_limit_of_a_tenant_counts_what_is_live() {
     ));
     world.control.kill(&world.tenant, &first).await.unwrap();
     world.make().await;
+}
+
+#[tokio::test]
+async fn traffic_wakes_within_the_limit_of_the_tenant_too() {
+    let world = world().await;
+    let resting = world.make().await;
+    let (control, tenant) = (&world.control, &world.tenant);
+    control
+        .pause(tenant, &resting, Kept::Memory, false)
+        .await
+        .unwrap();
+    let other = world.make().await;
+    world.make().await;
+    world.make().await;
+    let (waker, later) = (
+        control.waker(),
+        UnixMillis::now().plus(Duration::from_mins(5)),
+    );
+    assert!(matches!(
+        waker.wake(&resting, later).await,
+        Err(NotWoken::TooMany(3))
+    ));
+    assert!(world.node.paused(&resting).is_some());
+    control.kill(tenant, &other).await.unwrap();
+    waker.wake(&resting, later).await.unwrap();
+    assert!(world.node.paused(&resting).is_none());
+    waker.wake(&resting, later).await.unwrap();
+    assert!(matches!(
+        world.create(request()).await,
+        Err(Error::TooManySandboxes(3))
+    ));
 }
 
 #[tokio::test]

@@ -27,10 +27,15 @@ impl Instance {
     pub(crate) fn load_or_create(data_dir: &Path, wanted: Option<Ipv4Net>) -> Result<Self> {
         let path = data_dir.join("instance.json");
         let io = |source| Error::io("could not keep the instance's identity", source);
-        if path.exists() {
-            let text = fs::read(&path).map_err(io)?;
+        // One that cannot be read is not absent: another identity would lose every sandbox.
+        let text = match fs::read(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(io(error)),
+        };
+        if let Some(text) = text {
             let mut known: Self =
-                serde_json::from_slice(&text).map_err(|e| io(std::io::Error::other(e)))?;
+                serde_json::from_slice(&text).map_err(|error| damaged(&path, &error))?;
             if let Some(range) = wanted
                 && range.to_string() != known.range
             {
@@ -76,6 +81,16 @@ impl Instance {
     }
 }
 
+fn damaged(path: &Path, error: &serde_json::Error) -> Error {
+    Error::Damaged {
+        what: path.display().to_string(),
+        message: format!(
+            "{error}. Restore it from a backup; or, when no sandbox of this server runs any more \
+             (after a restart of the machine for example), remove it: the next start makes another"
+        ),
+    }
+}
+
 fn write(path: &Path, instance: &Instance) -> std::io::Result<()> {
     let text = serde_json::to_vec_pretty(instance).map_err(std::io::Error::other)?;
     soulbox_durable::write(path, 0o600, &text)
@@ -84,6 +99,23 @@ fn write(path: &Path, instance: &Instance) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identity_that_cannot_be_read_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("instance.json");
+        for damaged in ["", "{"] {
+            fs::write(&path, damaged).unwrap();
+            let refused = Instance::load_or_create(folder.path(), None).unwrap_err();
+            assert!(refused.to_string().contains("from a backup"), "{refused}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+        }
+        // A folder stands for a disk that does not give the file.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(Instance::load_or_create(folder.path(), None).is_err());
+        assert!(path.is_dir());
+    }
 
     #[test]
     fn the_identity_of_a_folder_is_kept_and_read_without_what_later_versions_dropped() {

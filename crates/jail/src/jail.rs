@@ -526,6 +526,24 @@ impl Runtime for Jail {
         Ok(())
     }
 
+    async fn put_away(&self, id: &SandboxId, running: Option<&Running>) -> Result<()> {
+        // A record that nobody understands is of no use; its group has all of its processes.
+        let usable = running.filter(|running| Record::from_running(running).is_ok());
+        self.destroy(id, usable).await?;
+        let disk = self.folder(id).join("disk.img");
+        blocking(move || {
+            // With the last process goes the mount, and with that everything is in the image.
+            disk::wait_until_released(&disk)?;
+            match std::fs::File::open(&disk).and_then(|image| image.sync_all()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::io("could not write the sandbox's disk", error))
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
     async fn reclaim(&self, keep: &[SandboxId]) -> Result<()> {
         let manager = self.cgroups.clone();
         let names = blocking(move || {

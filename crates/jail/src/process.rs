@@ -7,6 +7,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
+    time::Duration,
 };
 
 use rustix::process::{
@@ -16,6 +17,9 @@ use soulbox_runtime::Exit;
 use tokio::sync::watch;
 
 use crate::readable::readable;
+
+/// When the kernel had no room for one more thing to watch.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub(crate) struct FirstProcess {
@@ -38,7 +42,7 @@ impl FirstProcess {
             Err(error) => return Err(error.into()),
         };
         // Read after the descriptor was opened: if it matches, the descriptor is the right one.
-        let Some(found) = start_time_of(pid) else {
+        let Some(found) = start_time_of(pid)? else {
             return Ok(None);
         };
         if start_time.is_some_and(|expected| expected != found) {
@@ -88,11 +92,16 @@ impl FirstProcess {
 }
 
 async fn watch_exit(descriptor: Arc<OwnedFd>, tell: watch::Sender<Option<Exit>>) {
-    let description = match readable(Arc::clone(&descriptor)).await {
-        Ok(()) => reap(&descriptor),
-        Err(error) => format!("unknown ({error})"),
-    };
+    // That it cannot be watched just now does not mean that it ended.
+    while let Err(error) = readable(Arc::clone(&descriptor)).await {
+        tracing::warn!(%error, "a sandbox cannot be watched; trying again");
+        tokio::select! {
+            () = tokio::time::sleep(WATCH_AGAIN) => {}
+            () = tell.closed() => return,
+        }
+    }
     // Nobody listens any more when the sandbox was forgotten.
+    let description = reap(&descriptor);
     tell.send_replace(Some(Exit { description }));
 }
 
@@ -110,16 +119,30 @@ fn reap(descriptor: &Arc<OwnedFd>) -> String {
 }
 
 /// Field 22 of `/proc/<pid>/stat`. The second field is the program's name in parentheses, which
-/// may itself hold spaces and parentheses.
-fn start_time_of(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
+/// may itself hold spaces and parentheses. `None` only for one that is not there: whoever cannot
+/// look, for want of descriptors for example, knows nothing about it.
+fn start_time_of(pid: i32) -> io::Result<Option<u64>> {
+    let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let unknown = || io::Error::other(format!("/proc/{pid}/stat is not as expected"));
+    let (_, rest) = stat.rsplit_once(')').ok_or_else(unknown)?;
     let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
+    let state = fields.next().ok_or_else(unknown)?;
     if state == "Z" || state == "X" {
-        return None;
+        return Ok(None);
     }
-    fields.nth(18)?.parse().ok()
+    let start = fields.nth(18).and_then(|field| field.parse().ok());
+    start.map(Some).ok_or_else(unknown)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        rustix::io::Errno::from_io_error(error),
+        Some(rustix::io::Errno::NOENT | rustix::io::Errno::SRCH)
+    )
 }
 
 pub(crate) fn boot_id() -> io::Result<String> {
@@ -130,7 +153,7 @@ pub(crate) fn boot_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{process::Command, time::Duration};
+    use std::process::Command;
 
     use super::*;
 
@@ -152,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn another_process_with_the_same_pid_is_not_taken_for_it() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let start = start_time_of(own).unwrap();
+        let start = start_time_of(own).unwrap().unwrap();
         assert!(FirstProcess::find(own, Some(start)).unwrap().is_some());
         assert!(FirstProcess::find(own, Some(start + 1)).unwrap().is_none());
     }

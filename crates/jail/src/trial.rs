@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_runtime::{Disk, Error, Origin, Result, Runtime};
+use soulbox_runtime::{Disk, Error, Origin, Result, Runtime, TRIAL_MARK};
 use soulbox_template::Template;
 use soulbox_types::{
     ENVD_PORT, Lifecycle, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, UnixMillis,
@@ -107,6 +107,7 @@ impl Jail {
             disk: Disk::Fresh,
             snapshots: Vec::new(),
         };
+        self.mark(&spec.id).await?;
         self.create(spec, origin, &|_| Ok(())).await?;
         did("started");
         timeout(ANSWER_LIMIT, self.ask(&spec.id))
@@ -121,6 +122,17 @@ impl Jail {
         self.resume(&spec.id).await?;
         did("resumed");
         Ok(steps)
+    }
+
+    /// A server that is killed now leaves a disk that is nobody's.
+    async fn mark(&self, id: &SandboxId) -> Result<()> {
+        let folder = self.folder(id);
+        blocking(move || {
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| std::fs::write(folder.join(TRIAL_MARK), ""))
+                .map_err(|error| Error::io("could not make a trial sandbox", error))
+        })
+        .await
     }
 
     async fn ask(&self, id: &SandboxId) -> Result<()> {

@@ -91,6 +91,12 @@ impl LocalNode {
                     ),
                 });
             }
+            if let Some(broken) = self.broken_on(&snapshot) {
+                return Err(Error::InUse {
+                    what: format!("snapshot {snapshot}"),
+                    users: format!("the broken sandbox {broken} (see `soulbox ls --broken`)"),
+                });
+            }
             let above = self.snapshots_of().list();
             if let Some(other) = above.iter().find(|s| s.parents.contains(&snapshot)) {
                 return Err(Error::InUse {
@@ -104,14 +110,14 @@ impl LocalNode {
     }
 
     /// The snapshots that a sandbox stands on, nearest first.
-    fn parents(&self, spec: &SandboxSpec) -> Result<Vec<TemplateId>> {
+    pub(crate) fn parents(&self, spec: &SandboxSpec) -> Result<Vec<TemplateId>> {
         let Some(top) = &spec.snapshot else {
             return Ok(Vec::new());
         };
         let snapshot = self
             .snapshots_of()
             .get(top)
-            .ok_or_else(|| Error::TemplateNotFound(top.clone()))?;
+            .ok_or_else(|| self.snapshots_of().missing(top))?;
         Ok(std::iter::once(top.clone())
             .chain(snapshot.parents)
             .collect())

@@ -36,6 +36,8 @@ pub(crate) struct Space {
     /// file system has no fixed number of them.
     free_files: u64,
     file_reserve: u64,
+    /// What sandboxes take of it that cannot be used.
+    broken: u64,
 }
 
 impl Space {
@@ -50,10 +52,11 @@ impl Space {
         } else if self.free.saturating_sub(self.reserve) < bytes || self.free < self.reserve {
             format!(
                 "{} MiB more do not fit: the data folder's disk has {} MiB free, and {} MiB are \
-                 kept in reserve: write less, or let the operator free space there",
+                 kept in reserve{}: write less, or let the operator free space there",
                 bytes.div_ceil(1 << 20),
                 self.free >> 20,
-                self.reserve >> 20
+                self.reserve >> 20,
+                self.broken_too()
             )
         } else {
             return Ok(());
@@ -62,6 +65,17 @@ impl Space {
             what,
             retry_after: RETRY_AFTER,
         })
+    }
+}
+
+impl Space {
+    /// Where some of it could be had.
+    pub(crate) fn broken_too(&self) -> String {
+        if self.broken == 0 {
+            return String::new();
+        }
+        let mib = self.broken.div_ceil(1 << 20);
+        format!(" (broken sandboxes hold {mib} MiB of it: see `soulbox ls --broken`)")
     }
 }
 
@@ -81,6 +95,7 @@ impl LocalNode {
             reserve,
             free_files: disk.f_favail,
             file_reserve: disk.f_files / 100 * FILE_RESERVE_PERCENT,
+            broken: self.quarantine().bytes(),
         })
     }
 
@@ -188,6 +203,7 @@ mod tests {
             reserve: 60 << 20,
             free_files: 50,
             file_reserve: 50,
+            broken: 0,
         };
         let refusal = |space: Space, mib: u64| match space.check_room_for(mib << 20) {
             Ok(()) => None,
@@ -201,6 +217,11 @@ mod tests {
             ..space
         };
         assert!(refusal(full, 0).is_some_and(|why| why.contains("60 MiB are kept")));
+        let held = Space {
+            broken: 7 << 20,
+            ..full
+        };
+        assert!(refusal(held, 0).is_some_and(|why| why.contains("broken sandboxes hold 7 MiB")));
         let many = Space {
             free_files: 49,
             ..space

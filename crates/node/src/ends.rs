@@ -16,6 +16,8 @@ use soulbox_durable as durable;
 use soulbox_runtime::{End, Error, Result};
 use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
 
+const DAMAGED: &str = "damaged";
+
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
     path: PathBuf,
@@ -56,10 +58,17 @@ impl<'a> From<&'a End> for Writing<'a> {
 }
 
 impl Written {
-    /// Of the sandbox with this spec.
-    pub(crate) fn of(self, spec: &SandboxSpec) -> End {
+    /// Of the sandbox with this name, whose spec may be known besides. `None`: it does not tell of
+    /// which sandbox.
+    pub(crate) fn end(mut self, known: Option<&SandboxSpec>, name: Option<&str>) -> Option<End> {
+        let own = self.spec.take();
+        let spec = known.cloned().or(own)?;
+        (name == Some(spec.id.as_str())).then(|| self.of(spec))
+    }
+
+    fn of(self, spec: SandboxSpec) -> End {
         End {
-            spec: Arc::new(spec.clone()),
+            spec: Arc::new(spec),
             reason: self.reason,
             detail: self.detail,
             at: self.at.unwrap_or_else(UnixMillis::now),
@@ -87,9 +96,18 @@ impl Ends {
         }
     }
 
-    /// Why it ended, if its folder has given that up already.
-    pub(crate) fn of(&self, id: &SandboxId) -> Option<End> {
-        read(&self.file(id)).ok()
+    /// Why it ended, if its folder has given that up already. [`Error::Damaged`] when that is not
+    /// what was written; other errors say nothing about it.
+    pub(crate) fn of(&self, id: &SandboxId) -> Result<Option<End>> {
+        let path = self.file(id);
+        match read(&path) {
+            Ok(end) => Ok(end),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Error::Damaged {
+                what: format!("the record of its end ({})", path.display()),
+                message: error.to_string(),
+            }),
+            Err(error) => Err(Error::io("could not read the record of its end", error)),
+        }
     }
 
     pub(crate) fn forget(&self, id: &SandboxId) -> io::Result<()> {
@@ -101,7 +119,8 @@ impl Ends {
         }
     }
 
-    /// What cannot be read is dropped: it would not be readable at the next start either.
+    /// What is not as it was written is set aside under another name, for whoever wants to look;
+    /// what cannot be read just now stays.
     pub(crate) fn list(&self) -> Result<Vec<End>> {
         let failed = |e| Error::io("could not list the ends that are not on record", e);
         self.write_unwritten();
@@ -112,10 +131,12 @@ impl Ends {
                 continue;
             }
             match read(&path) {
-                Ok(end) => ends.push(end),
+                Ok(end) => ends.extend(end),
                 Err(error) => {
                     tracing::error!(path = %path.display(), %error, "the record of an end cannot be read");
-                    fs::remove_file(&path).map_err(failed)?;
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        fs::rename(&path, path.with_extension(DAMAGED)).map_err(failed)?;
+                    }
                 }
             }
         }
@@ -143,9 +164,17 @@ fn write(path: &Path, end: &End) -> io::Result<()> {
     durable::write_soon(path, 0o600, &serde_json::to_vec(&Writing::from(end))?)
 }
 
-fn read(path: &Path) -> io::Result<End> {
-    let mut written: Written = serde_json::from_slice(&fs::read(path)?)?;
-    let spec = written.spec.take();
-    let spec = spec.ok_or_else(|| io::Error::other("it does not tell of which sandbox"))?;
-    Ok(written.of(&spec))
+/// `InvalidData`: it is not what was written. `None`: there is none (any more).
+fn read(path: &Path) -> io::Result<Option<End>> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+    let written: Written = serde_json::from_slice(&text).map_err(|e| invalid(e.to_string()))?;
+    let name = path.file_stem().and_then(|name| name.to_str());
+    let end = written.end(None, name);
+    let strange = || invalid("it does not tell of which sandbox".to_owned());
+    end.map(Some).ok_or_else(strange)
 }

@@ -13,18 +13,20 @@
 //! Files appear whole or not at all (rename), so a crash of the server leaves a state that can be
 //! read. What an answer promises (`lease.json`, `paused.json` and all that a paused sandbox needs) is
 //! on the disk as well before it is given. A create waits for no disk: after a power cut its files
-//! may be empty or not there.
+//! may be empty or not there. Those are told apart from files that were never there, and from files
+//! that cannot be read just now ([`Folder::load`]).
 
 use std::{
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use soulbox_durable as durable;
-use soulbox_runtime::{End, Error, Paused, Result, Running};
+use soulbox_runtime::{End, Error, Paused, Result, Running, TRIAL_MARK};
 use soulbox_types::{SandboxId, SandboxSpec, UnixMillis};
 
 use crate::ends::{Ends, Writing, Written};
@@ -48,6 +50,24 @@ struct Lease {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Warm {
     pub(crate) build_id: String,
+}
+
+/// What a folder is after a restart.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// No spec and no disk: nothing was made, or nothing is left.
+    Nothing,
+    Whole(Box<Found>),
+    /// Something is not as it was written.
+    Damaged(Box<Damaged>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Damaged {
+    pub(crate) spec: Option<SandboxSpec>,
+    pub(crate) running: Option<Running>,
+    /// For people: which files, and what is wrong with them.
+    pub(crate) reason: String,
 }
 
 /// What a folder tells after a restart.
@@ -136,12 +156,31 @@ impl Folder {
 
     /// What the writable disk takes of the host's; 0 when it is gone.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        fs::metadata(self.path.join("disk.img")).map_or(0, |m| m.blocks() * 512)
+        fs::metadata(self.disk()).map_or(0, |m| m.blocks() * 512)
     }
 
-    /// Whether the writable disk is there, from which the sandbox can be started anew.
-    pub(crate) fn has_disk(&self) -> bool {
-        self.path.join("disk.img").is_file()
+    /// Whether the writable disk is there, from which the sandbox can be started anew. Whoever
+    /// cannot look does not know.
+    pub(crate) fn has_disk(&self) -> Result<bool> {
+        match fs::metadata(self.disk()) {
+            Ok(metadata) => Ok(metadata.is_file()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.path.join("disk.img")
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// When the wish for it was written.
+    pub(crate) fn made_at(&self) -> Option<SystemTime> {
+        let spec = fs::metadata(self.path.join(SPEC));
+        spec.and_then(|metadata| metadata.modified()).ok()
     }
 
     /// For good if it rests, because its rest is. Of others the row is on the disk a moment later.
@@ -159,24 +198,90 @@ impl Folder {
         self.read("running.json")
     }
 
-    /// `None` when there is no readable spec: nothing was made then, or it is gone.
-    pub(crate) fn load(&self) -> Result<Option<Found>> {
-        let Some(mut spec) = self.read::<SandboxSpec>("spec.json")? else {
-            return Ok(None);
-        };
-        if let Some(lease) = self.read::<Lease>("lease.json")? {
+    /// Reads only. On error something could not be read this time: that says nothing about what
+    /// is there.
+    pub(crate) fn load(&self) -> Result<Loaded> {
+        let mut damage = Vec::new();
+        let spec = self.part::<SandboxSpec>(SPEC, &mut damage)?;
+        let named = self.path.file_name().and_then(|name| name.to_str());
+        let mut spec = spec.filter(|spec| {
+            let ours = named == Some(spec.id.as_str());
+            if !ours {
+                damage.push(format!("{SPEC} is of another sandbox"));
+            }
+            ours
+        });
+        let lease = self.part::<Lease>("lease.json", &mut damage)?;
+        if let (Some(spec), Some(lease)) = (&mut spec, lease) {
             spec.deadline = lease.deadline;
         }
-        let ended = self.read::<Written>(ENDED)?;
-        let ended = ended.map(|written| written.of(&spec));
-        Ok(Some(Found {
-            spec,
-            running: self.running()?,
-            paused: self.read("paused.json")?,
-            warm: self.read("warm.json")?,
-            unready: self.path.join("unready.json").exists(),
-            ended,
-        }))
+        let running = self.part("running.json", &mut damage)?;
+        let paused = self.part("paused.json", &mut damage)?;
+        let warm = self.part("warm.json", &mut damage)?;
+        let ended = self.part::<Written>(ENDED, &mut damage)?;
+        let end = ended.and_then(|written| written.end(spec.as_ref(), named));
+        let unready = fs::exists(self.path.join("unready.json")).map_err(failed)?;
+        // That it ended is all that counts, whatever else is left of it.
+        let spec = match &end {
+            Some(end) => Some(SandboxSpec::clone(&end.spec)),
+            None => spec,
+        };
+        match spec {
+            Some(spec) if damage.is_empty() || end.is_some() => {
+                Ok(Loaded::Whole(Box::new(Found {
+                    spec,
+                    running,
+                    paused,
+                    warm,
+                    unready,
+                    ended: end,
+                })))
+            }
+            None if !self.has_disk()? || self.path.join(TRIAL_MARK).exists() => Ok(Loaded::Nothing),
+            spec => {
+                if damage.is_empty() {
+                    damage.push(format!("{SPEC} is missing"));
+                }
+                Ok(Loaded::Damaged(Box::new(Damaged {
+                    spec,
+                    running,
+                    reason: damage.join(", "),
+                })))
+            }
+        }
+    }
+
+    /// Makes a folder of which nothing runs that of a sandbox at rest, if its spec can be read.
+    /// What is not as it was written stays under another name, for whoever wants to look.
+    pub(crate) fn mend(&self, paused: &Paused) -> Result<()> {
+        for name in ["running.json", "warm.json", "unready.json", ENDED] {
+            self.set_aside(name)?;
+        }
+        for name in ["lease.json", "paused.json"] {
+            if matches!(
+                self.read::<serde_json::Value>(name),
+                Err(Error::Damaged { .. })
+            ) {
+                self.set_aside(name)?;
+            }
+        }
+        self.paused(paused)?;
+        match self.load()? {
+            Loaded::Whole(_) => Ok(()),
+            Loaded::Nothing => Err(failed(io::ErrorKind::NotFound.into())),
+            Loaded::Damaged(damaged) => Err(Error::Damaged {
+                what: "the state of a sandbox".to_owned(),
+                message: damaged.reason,
+            }),
+        }
+    }
+
+    fn set_aside(&self, name: &str) -> Result<()> {
+        let (old, new) = (self.path.join(name), format!("{name}.damaged"));
+        match fs::rename(old, self.path.join(new)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Everything but why it ended, which waits among `ends` to be recorded.
@@ -213,24 +318,39 @@ impl Folder {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
-        match fs::read(self.path.join(name)) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| {
-                Error::io(
-                    format!("{name} of a sandbox is damaged"),
-                    io::Error::other(e),
-                )
+        let mut damage = Vec::new();
+        let found = self.part(name, &mut damage)?;
+        match damage.pop() {
+            None => Ok(found),
+            Some(message) => Err(Error::Damaged {
+                what: "the state of a sandbox".to_owned(),
+                message,
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(error)),
         }
+    }
+
+    /// `None` also for one that is not what was written: then `damage` has a word more.
+    fn part<T: DeserializeOwned>(&self, name: &str, damage: &mut Vec<String>) -> Result<Option<T>> {
+        let text = match fs::read(self.path.join(name)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unread(error)),
+        };
+        match serde_json::from_slice(&text) {
+            Ok(value) => return Ok(Some(value)),
+            // What a power cut leaves of files that were just written.
+            Err(_) if text.is_empty() => damage.push(format!("{name} is empty")),
+            Err(error) => damage.push(format!("{name} is damaged ({error})")),
+        }
+        Ok(None)
     }
 }
 
 /// Every sandbox that has a folder.
 pub(crate) fn list(parent: &Path) -> Result<Vec<SandboxId>> {
     let mut ids = Vec::new();
-    for entry in fs::read_dir(parent).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    for entry in fs::read_dir(parent).map_err(unread)? {
+        let entry = entry.map_err(unread)?;
         if let Some(Ok(id)) = entry.file_name().to_str().map(str::parse) {
             ids.push(id);
         } else {
@@ -246,4 +366,8 @@ fn text<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 
 fn failed(source: io::Error) -> Error {
     Error::io("could not keep the sandbox's state", source)
+}
+
+fn unread(source: io::Error) -> Error {
+    Error::io("could not read the sandbox's state", source)
 }

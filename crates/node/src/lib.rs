@@ -19,6 +19,7 @@
 //! - `adopt`: finding what survived
 //! - `settle`: undoing what a failed pause or resume has begun
 //! - `transition`: which state may follow which
+//! - `quarantine`: what is there and cannot be used
 //! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
@@ -41,6 +42,7 @@ mod logs;
 mod metrics;
 mod network;
 mod pool;
+mod quarantine;
 mod ready;
 mod rest;
 mod settle;

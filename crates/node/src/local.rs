@@ -28,6 +28,7 @@ use crate::{
     folder::Folder,
     metrics,
     pool::{self, Pool, PoolConfig},
+    quarantine::Quarantine,
     snapshots::Snapshots,
 };
 
@@ -42,6 +43,8 @@ pub struct NodeConfig {
     pub sandboxes_dir: PathBuf,
     /// One folder per snapshot; on the same file system, so that blocks can be shared.
     pub snapshots_dir: PathBuf,
+    /// One folder per sandbox that cannot be used; on the same file system, so that folders move.
+    pub quarantine_dir: PathBuf,
     /// One file per end that is not known to be on record; on the same file system too.
     pub ends_dir: PathBuf,
     pub max_sandboxes: usize,
@@ -66,6 +69,7 @@ pub struct LocalNode {
     runtime: Arc<dyn Runtime>,
     snapshots: Snapshots,
     ends: Ends,
+    quarantine: Quarantine,
     pool: Arc<Pool>,
     door: Arc<Door>,
     /// Held for short, never across an await.
@@ -82,6 +86,7 @@ impl LocalNode {
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
         let ends = Ends::open(config.ends_dir.clone())?;
+        let quarantine = Quarantine::open(config.quarantine_dir.clone())?;
         let pool = Arc::new(Pool::new(config.pool.clone()));
         let admission = config.admission.clone();
         let door = Arc::new(blocking(move || Ok(Door::open(admission))).await?);
@@ -92,6 +97,7 @@ impl LocalNode {
             runtime,
             snapshots,
             ends,
+            quarantine,
             entries: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             me: Weak::clone(me),
@@ -190,6 +196,10 @@ impl LocalNode {
         &self.ends
     }
 
+    pub(crate) fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
+    }
+
     pub(crate) fn tell(&self, event: NodeEvent) {
         // No receiver is fine: the control plane may not have started yet.
         let _none = self.events.send(event);
@@ -222,9 +232,10 @@ impl LocalNode {
         if space.free < space.reserve {
             return Err(Error::NoCapacity {
                 what: format!(
-                    "the data folder's disk has only {} MiB free, and {} MiB are kept in reserve",
+                    "the data folder's disk has only {} MiB free, and {} MiB are kept in reserve{}",
                     space.free >> 20,
-                    space.reserve >> 20
+                    space.reserve >> 20,
+                    space.broken_too()
                 ),
                 retry_after: Duration::from_secs(30),
             });

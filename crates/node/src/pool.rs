@@ -139,14 +139,19 @@ impl LocalNode {
             let waiting = entries
                 .values()
                 .filter(|entry| entry.spec.purpose == Purpose::Warm);
-            waiting.map(|entry| entry.id().clone()).collect()
+            waiting
+                .map(|entry| (entry.id().clone(), entry.gone.subscribe()))
+                .collect()
         };
         let mut ending = tokio::task::JoinSet::new();
-        for id in members {
+        for (id, mut gone) in members {
             let node = Arc::clone(&node);
             ending.spawn(async move {
                 node.finish(&id, EndReason::Killed, "the server stops")
                     .await;
+                // Somebody else may have begun its end, and still be at it. The sender goes with
+                // the entry, which is the last thing to go.
+                let _gone = gone.wait_for(|gone| *gone).await;
             });
         }
         let all = async { while ending.join_next().await.is_some() {} };

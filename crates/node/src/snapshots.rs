@@ -16,7 +16,10 @@ use soulbox_durable as durable;
 use soulbox_runtime::{Error, Result, Snapshot};
 use soulbox_types::TemplateId;
 
-use crate::checksum::checksum;
+use crate::{
+    adopt::{in_full, lacks_resources},
+    checksum::checksum,
+};
 
 /// Overlayfs takes hundreds of layers, but each is a mount that every create pays for.
 pub(crate) const DEEPEST: usize = 24;
@@ -27,6 +30,8 @@ const MANIFEST: &str = "manifest.json";
 pub(crate) struct Snapshots {
     folder: PathBuf,
     known: Mutex<HashMap<TemplateId, Snapshot>>,
+    /// Those that are there and cannot be used, with the reason.
+    unreadable: HashMap<String, String>,
     /// Those whose image was found to be what the manifest says.
     verified: Mutex<HashSet<TemplateId>>,
 }
@@ -34,7 +39,7 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     pub(crate) fn open(folder: PathBuf) -> Result<Self> {
         durable::make_folder(&folder, 0o700).map_err(failed)?;
-        let mut known = HashMap::new();
+        let (mut known, mut unreadable) = (HashMap::new(), HashMap::new());
         for entry in fs::read_dir(&folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             if path.extension().is_some_and(|e| e == "new" || e == "old") {
@@ -47,13 +52,21 @@ impl Snapshots {
                     known.insert(snapshot.id.clone(), snapshot);
                 }
                 Err(error) => {
-                    tracing::error!(path = %path.display(), %error, "a snapshot cannot be read; left alone");
+                    let error = failed(error);
+                    if lacks_resources(&error) {
+                        return Err(error);
+                    }
+                    let reason = in_full(&error);
+                    tracing::error!(path = %path.display(), reason, "a snapshot cannot be read; left alone");
+                    let name = path.file_name().unwrap_or_default();
+                    unreadable.insert(name.to_string_lossy().into_owned(), reason);
                 }
             }
         }
         Ok(Self {
             folder,
             known: Mutex::new(known),
+            unreadable,
             verified: Mutex::default(),
         })
     }
@@ -101,9 +114,7 @@ impl Snapshots {
     /// The images that a sandbox from this snapshot stands on, topmost first, each verified.
     /// Blocking.
     pub(crate) fn images(&self, id: &TemplateId) -> Result<Vec<PathBuf>> {
-        let top = self
-            .get(id)
-            .ok_or_else(|| Error::TemplateNotFound(id.clone()))?;
+        let top = self.get(id).ok_or_else(|| self.missing(id))?;
         let mut images = Vec::new();
         for layer in std::iter::once(&top.id).chain(&top.parents) {
             let snapshot = self.get(layer).ok_or_else(|| Error::Damaged {
@@ -115,6 +126,17 @@ impl Snapshots {
             images.push(image);
         }
         Ok(images)
+    }
+
+    /// Why there is none of this name.
+    pub(crate) fn missing(&self, id: &TemplateId) -> Error {
+        match self.unreadable.get(id.as_str()) {
+            Some(reason) => Error::Damaged {
+                what: format!("snapshot {id}"),
+                message: format!("{reason} (its files are kept)"),
+            },
+            None => Error::TemplateNotFound(id.clone()),
+        }
     }
 
     fn verify(&self, snapshot: &Snapshot, image: &Path) -> Result<()> {

@@ -267,6 +267,8 @@ async fn a_restart_of_the_machine_is_told_as_that() {
     first.pause(&resting.id, Kept::Memory).await.unwrap();
     drop(first);
     *machine.rebooted.lock() = true;
+    let disk = folder.path().join(running.id.as_str()).join("disk.img");
+    std::fs::remove_file(disk).unwrap();
 
     let second = node(folder.path(), &machine).await;
     assert_eq!(second.paused(&resting.id).unwrap().kept, Kept::Filesystem);
@@ -274,6 +276,53 @@ async fn a_restart_of_the_machine_is_told_as_that() {
     assert_eq!(why.len(), 1);
     let told = (EndReason::Lost, "the machine was restarted".to_owned());
     assert_eq!(why[&running.id], told);
+}
+
+#[tokio::test]
+async fn what_ran_when_the_machine_was_restarted_rests_on_its_files_until_its_time_is_over() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let (lasting, short, over) = (spec(LONG), spec(LONG), spec(LONG));
+    for wish in [&lasting, &short, &over] {
+        first.create(wish.clone()).await.unwrap();
+    }
+    let now = UnixMillis::now();
+    first
+        .set_deadline(&lasting.id, now.plus(LONG))
+        .await
+        .unwrap();
+    drop(first);
+    *machine.rebooted.lock() = true;
+    machine.alive.lock().clear();
+    let lease = |wish: &SandboxSpec, at: UnixMillis| {
+        let path = folder.path().join(wish.id.as_str()).join("lease.json");
+        std::fs::write(path, format!(r#"{{"deadline":{}}}"#, at.0)).unwrap();
+    };
+    lease(&over, now);
+    lease(&short, now.plus(Duration::from_secs(2)));
+
+    for _ in 0..2 {
+        let again = node(folder.path(), &machine).await;
+        assert_eq!(again.paused(&lasting.id).unwrap().kept, Kept::Filesystem);
+        let why = reasons(&again).await;
+        assert_eq!(why[&over.id].0, EndReason::Expired);
+        assert!(!why.contains_key(&lasting.id), "{why:?}");
+    }
+    let last = node(folder.path(), &machine).await;
+    let ends = async {
+        while !reasons(&last).await.contains_key(&short.id) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), ends)
+        .await
+        .unwrap();
+    assert_eq!(reasons(&last).await[&short.id].0, EndReason::Expired);
+    *machine.rebooted.lock() = false;
+    let later = UnixMillis::now().plus(LONG);
+    let restored = last.resume(&lasting.id, later, Kept::Memory).await.unwrap();
+    assert_eq!(restored, Kept::Filesystem);
+    assert_eq!(last.get(&lasting.id).unwrap().state, SandboxState::Running);
 }
 
 #[tokio::test]
@@ -634,6 +683,33 @@ async fn a_damaged_snapshot_is_not_used() {
         Err(Error::Damaged { .. })
     ));
     std::fs::remove_dir_all(snapshots_dir(folder.path())).unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_read_is_kept_and_says_why_it_cannot_be_used() {
+    let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
+    let first = node(folder.path(), &machine).await;
+    let source = spec(LONG);
+    first.create(source.clone()).await.unwrap();
+    let image = TemplateId::random();
+    first.snapshot(&source.id, image.clone()).await.unwrap();
+    let wish = SandboxSpec {
+        snapshot: Some(image.clone()),
+        ..spec(LONG)
+    };
+    first.create(wish.clone()).await.unwrap();
+    first.pause(&wish.id, Kept::Filesystem).await.unwrap();
+    drop(first);
+    let place = snapshots_dir(folder.path()).join(image.as_str());
+    std::fs::write(place.join("manifest.json"), "").unwrap();
+
+    let second = node(folder.path(), &machine).await;
+    let later = UnixMillis::now().plus(LONG);
+    let refused = second.resume(&wish.id, later, Kept::Memory).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("its files are kept"), "{refused}");
+    assert!(place.join("disk.img").exists());
+    assert!(second.paused(&wish.id).is_some());
 }
 
 #[tokio::test]

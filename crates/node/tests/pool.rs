@@ -426,6 +426,30 @@ fn a_server_that_stops_leaves_nobody_waiting() {
 }
 
 #[test]
+fn a_server_that_stops_waits_for_ends_that_others_have_begun() {
+    let world = World::new();
+    let server = world.server(1);
+    server.run(async {
+        world.fill(&server, 1).await;
+        let [waiting] = Vec::from_iter(world.alive()).try_into().unwrap();
+        *world.machine.fail_destroys.lock() = true;
+        let node = Arc::clone(&server.node);
+        let ending = waiting.clone();
+        tokio::spawn(async move { node.destroy(&ending, EndReason::Killed).await });
+        let marker = world.sandboxes().join(waiting.as_str()).join("ended.json");
+        server.until(|_| marker.exists()).await;
+        let node = Arc::clone(&server.node);
+        let mut closing = tokio::spawn(async move { node.close_pool().await });
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut closing);
+        assert!(early.await.is_err(), "it is still there");
+        *world.machine.fail_destroys.lock() = false;
+        closing.await.unwrap();
+        assert!(world.alive().is_empty());
+        assert_eq!(folders(&world.sandboxes()), 0);
+    });
+}
+
+#[test]
 fn after_a_kill_those_that_waited_end_and_demand_brings_new_ones() {
     let world = World::new();
     let server = world.server(3);

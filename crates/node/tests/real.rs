@@ -98,6 +98,7 @@ impl World {
             sandboxes_dir: data_dir.join("sandboxes"),
             snapshots_dir: data_dir.join("snapshots"),
             ends_dir: data_dir.join("ends"),
+            quarantine_dir: data_dir.join("quarantine"),
             max_sandboxes: 64,
             min_free_disk: 0,
             templates,

@@ -7,7 +7,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
-use soulbox_runtime::{DynStream, Node};
+use soulbox_runtime::{DynStream, Node, Waker};
 use soulbox_types::{ENVD_PORT, SandboxState};
 
 use crate::{
@@ -61,6 +61,7 @@ pub struct Proxy {
 pub(crate) struct Inner {
     pub(crate) config: ProxyConfig,
     pub(crate) node: Arc<dyn Node>,
+    waker: Option<Arc<dyn Waker>>,
     pub(crate) lives: Lives,
     ways: Ways,
     crowds: Seldom,
@@ -71,12 +72,22 @@ pub(crate) struct Inner {
 impl Proxy {
     /// Must be called within a tokio runtime: it watches the node for sandboxes that end.
     pub fn new(node: Arc<dyn Node>, config: ProxyConfig) -> Self {
+        Self::with_waker(node, None, config)
+    }
+
+    /// `waker`: who is asked to wake a sandbox for traffic; without one it is the node itself.
+    pub fn with_waker(
+        node: Arc<dyn Node>,
+        waker: Option<Arc<dyn Waker>>,
+        config: ProxyConfig,
+    ) -> Self {
         let lives = Lives::watch(Arc::clone(&node), config.small_pieces_per_second);
         let ways = Ways::new(config.ways);
         Self {
             inner: Arc::new(Inner {
                 config,
                 node,
+                waker,
                 lives,
                 ways,
                 crowds: Seldom::default(),
@@ -148,7 +159,13 @@ impl Inner {
         let limit = self.config.max_streams_per_sandbox;
         let mut opened = self.lives.open(&target.id, limit);
         if matches!(opened, Err(NotOpened::NotRunning)) {
-            wake(&*self.node, &target, request.headers()).await?;
+            wake(
+                &*self.node,
+                self.waker.as_deref(),
+                &target,
+                request.headers(),
+            )
+            .await?;
             opened = self.lives.open(&target.id, limit);
         }
         let stream = opened.map_err(|not| match not {

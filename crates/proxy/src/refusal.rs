@@ -23,6 +23,7 @@ pub(crate) enum Refusal {
     NoAnswer { id: SandboxId, port: u16 },
     TooManyStreams(SandboxId),
     NoRoom(SandboxId),
+    TooManyRunning(SandboxId),
     CrowdedOut(SandboxId),
     MayNotWake(SandboxId),
     NotPublic(SandboxId),
@@ -51,7 +52,7 @@ impl Refusal {
                 StatusCode::BAD_GATEWAY
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
-            Self::TooManyStreams(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyStreams(_) | Self::TooManyRunning(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::NoRoom(_) | Self::CrowdedOut(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::MayNotWake(_) | Self::NotPublic(_) => StatusCode::FORBIDDEN,
             Self::Changing(_) => StatusCode::CONFLICT,
@@ -77,6 +78,10 @@ impl Refusal {
             Self::NoRoom(_) => {
                 "The sandbox is paused, and the server has no room to wake it; try again soon"
             }
+            Self::TooManyRunning(_) => {
+                "The sandbox is paused, and its owner has as many running ones as allowed: kill or \
+                 pause some first"
+            }
             Self::CrowdedOut(_) => {
                 "The server has too many open connections to sandboxes; try again soon"
             }
@@ -96,6 +101,7 @@ impl Refusal {
             Self::NotFound(id)
             | Self::TooManyStreams(id)
             | Self::NoRoom(id)
+            | Self::TooManyRunning(id)
             | Self::CrowdedOut(id)
             | Self::MayNotWake(id)
             | Self::NotPublic(id)

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use soulbox_runtime::{Error, Node, SandboxStatus};
+use soulbox_runtime::{Error, Node, NotWoken, SandboxStatus, Waker};
 use soulbox_types::{ENVD_PORT, Kept, SandboxState, UnixMillis};
 
 use crate::{ingress::is_admitted, refusal::Refusal, route::Target};
@@ -21,6 +21,7 @@ const ACCESS_TOKEN: &str = "x-access-token";
 /// On success it runs.
 pub(crate) async fn wake(
     node: &dyn Node,
+    waker: Option<&dyn Waker>,
     target: &Target,
     headers: &HeaderMap,
 ) -> Result<(), Refusal> {
@@ -32,7 +33,7 @@ pub(crate) async fn wake(
     if !may_wake(&status, target, headers) {
         return Err(Refusal::MayNotWake(target.id.clone()));
     }
-    match tokio::time::timeout(PATIENCE, resume(node, target, &status)).await {
+    match tokio::time::timeout(PATIENCE, resume(node, waker, target, &status)).await {
         Ok(result) => result,
         Err(_elapsed) => Err(Refusal::Changing(target.id.clone())),
     }
@@ -58,7 +59,12 @@ fn may_wake(status: &SandboxStatus, target: &Target, headers: &HeaderMap) -> boo
         .is_some_and(|s| token.matches(s))
 }
 
-async fn resume(node: &dyn Node, target: &Target, status: &SandboxStatus) -> Result<(), Refusal> {
+async fn resume(
+    node: &dyn Node,
+    waker: Option<&dyn Waker>,
+    target: &Target,
+    status: &SandboxStatus,
+) -> Result<(), Refusal> {
     let id = &target.id;
     let not_found = || Refusal::NotFound(id.clone());
     loop {
@@ -75,13 +81,21 @@ async fn resume(node: &dyn Node, target: &Target, status: &SandboxStatus) -> Res
         }
     }
     let life = Duration::from_secs(status.spec.lifecycle.timeout_seconds).max(LEAST_LIFE);
-    match node
-        .resume(id, UnixMillis::now().plus(life), Kept::Memory)
-        .await
-    {
-        Ok(_) => Ok(()),
-        Err(Error::SandboxNotFound(_)) => Err(not_found()),
-        Err(Error::NoCapacity { .. } | Error::TooLarge { .. }) => Err(Refusal::NoRoom(id.clone())),
+    let deadline = UnixMillis::now().plus(life);
+    let woken = match waker {
+        Some(waker) => waker.wake(id, deadline).await,
+        None => match node.resume(id, deadline, Kept::Memory).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+    };
+    match woken {
+        Ok(()) => Ok(()),
+        Err(NotWoken::TooMany(_)) => Err(Refusal::TooManyRunning(id.clone())),
+        Err(NotWoken::Node(Error::SandboxNotFound(_))) => Err(not_found()),
+        Err(NotWoken::Node(Error::NoCapacity { .. } | Error::TooLarge { .. })) => {
+            Err(Refusal::NoRoom(id.clone()))
+        }
         Err(error) => {
             tracing::warn!(sandbox_id = %id, %error, "traffic could not wake a sandbox");
             Err(Refusal::Changing(id.clone()))

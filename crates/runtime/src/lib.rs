@@ -10,10 +10,10 @@ mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{
-    End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, Paused, SandboxStatus, Snapshot,
-    WarmWish,
+    Broken, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken, Paused, Remedy,
+    SandboxStatus, Snapshot, Waker, WarmWish,
 };
 pub use runtime::{
     AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started,
-    Stats,
+    Stats, TRIAL_MARK,
 };

@@ -49,6 +49,35 @@ pub struct Paused {
     pub at: UnixMillis,
 }
 
+/// A sandbox that is there and cannot be used, since something of its state could not be read or is
+/// not what was written. Its files are kept.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    pub id: SandboxId,
+    /// As far as it could be read.
+    pub spec: Option<Arc<SandboxSpec>>,
+    /// For people: what is wrong with it.
+    pub reason: String,
+    /// When that was found.
+    pub at: UnixMillis,
+    /// What its disk takes of the machine's.
+    pub disk_bytes: u64,
+    pub remedy: Remedy,
+    /// It may be that nobody was ever told of it.
+    pub unsure: bool,
+}
+
+/// What can be done about a [`Broken`] one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// It comes back, at rest, from its files.
+    Repair,
+    /// What it was made of is not known: only its disk can be had.
+    Export,
+    /// It could not be read this time, was left as it is, and may run: it can be tried again.
+    Retry,
+}
+
 /// One sample of a sandbox's use, taken every few seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetricSample {
@@ -105,6 +134,23 @@ pub struct WarmWish {
     pub template: TemplateId,
     pub build: Option<String>,
     pub disk_mib: u32,
+}
+
+/// Who wakes a sandbox for traffic: it must have a place among its tenant's running ones.
+#[async_trait]
+pub trait Waker: Send + Sync + fmt::Debug {
+    /// As [`Node::resume`] with [`Kept::Memory`].
+    async fn wake(&self, id: &SandboxId, deadline: UnixMillis) -> Result<(), NotWoken>;
+}
+
+/// Why traffic could not wake a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum NotWoken {
+    /// Its tenant has as many running ones as it may have.
+    #[error("its owner has reached the maximum number of concurrent sandboxes ({0})")]
+    TooMany(u32),
+    #[error(transparent)]
+    Node(#[from] crate::Error),
 }
 
 /// A machine that runs sandboxes. Only those of [`soulbox_types::Purpose::User`] are seen by `get`
@@ -171,6 +217,26 @@ pub trait Node: Send + Sync + fmt::Debug {
 
     /// From memory.
     fn snapshots(&self) -> Vec<Snapshot>;
+
+    /// Those that are there and cannot be used. None of them is in [`Self::list`]. From memory.
+    fn broken(&self) -> Vec<Broken> {
+        Vec::new()
+    }
+
+    /// Brings a broken one back, as far as it can be: see [`Remedy`]. On error it is as before.
+    async fn recover(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        Err(crate::Error::SandboxNotFound(id.clone()))
+    }
+
+    /// The disk of a broken one that does not run: an ext4 image, of which nothing is to be believed.
+    async fn broken_disk(&self, id: &SandboxId) -> Result<std::fs::File> {
+        Err(crate::Error::SandboxNotFound(id.clone()))
+    }
+
+    /// Removes a broken one that does not run, with its files. Idempotent.
+    async fn discard(&self, _id: &SandboxId) -> Result<()> {
+        Ok(())
+    }
 
     /// How a paused sandbox rests; `None` when it is not paused.
     fn paused(&self, id: &SandboxId) -> Option<Paused>;

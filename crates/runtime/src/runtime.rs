@@ -83,6 +83,9 @@ pub struct AddedLayer {
     pub directory: PathBuf,
 }
 
+/// A file in the folder of a sandbox that was only made to see whether this machine can: nobody's.
+pub const TRIAL_MARK: &str = "trial";
+
 /// Called once, as soon as there is something to find again.
 pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
 
@@ -152,6 +155,12 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Ends it and removes everything of it. Idempotent; works on half-made and half-destroyed
     /// ones, and after a restart with `running` from the state folder.
     async fn destroy(&self, id: &SandboxId, running: Option<&Running>) -> Result<()>;
+
+    /// Ends what runs of a sandbox that cannot be adopted, and returns when its disk is whole and
+    /// nothing has it mounted any more. Idempotent; fine when nothing runs.
+    async fn put_away(&self, id: &SandboxId, running: Option<&Running>) -> Result<()> {
+        self.destroy(id, running).await
+    }
 
     /// Removes what earlier runs left and no sandbox in `keep` owns (pools, cgroups, rules).
     async fn reclaim(&self, keep: &[SandboxId]) -> Result<()>;

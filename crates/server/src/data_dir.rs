@@ -26,12 +26,13 @@ pub(crate) struct DataDir {
 const LAST_CHILD: Duration = Duration::from_secs(2);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 /// Made here, so that nobody makes them with wider rights later.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "bin",
     "disks",
     "ends",
     "images",
     "layers",
+    "quarantine",
     "sandboxes",
     "snapshots",
     "templates",

@@ -33,7 +33,8 @@ pub(crate) enum Route {
 
 impl Route {
     pub(crate) fn of_api(method: &Method, path: &str) -> Self {
-        const KNOWN: [&str; 9] = [
+        const KNOWN: [&str; 10] = [
+            "broken",
             "sandboxes",
             "templates",
             "teams",
@@ -261,6 +262,19 @@ impl Collector for Live {
             "Sandboxes by state",
             "state",
             &states,
+        )?;
+        let broken = self.0.node.broken();
+        gauge(
+            &mut encoder,
+            "sandboxes_broken",
+            "Sandboxes that are there and cannot be used (`soulbox ls --broken`)",
+            signed(broken.len() as u64),
+        )?;
+        gauge(
+            &mut encoder,
+            "sandboxes_broken_disk_bytes",
+            "What their disks take of the machine's",
+            signed(broken.iter().map(|each| each.disk_bytes).sum()),
         )?;
         if let Some(slots) = &self.0.slots {
             let Slots { ready, used } = slots();

@@ -2,12 +2,18 @@
 //! without descriptors fails anywhere, with words about anything else: a database that does not
 //! open, a firewall that is missing.
 
-use anyhow::bail;
+use std::path::Path;
+
+use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A server with nothing to do has 70: listeners, the database, what it keeps ready for the next
 /// sandboxes. Below this the first sandboxes or clients would fail.
 const LEAST: u64 = 100;
+/// A sandbox that is there keeps two open: one of its first process, one of its network.
+const PER_SANDBOX: u64 = 2;
+/// While sandboxes are taken up, some files of several of them are open at a time.
+const TAKING_UP: u64 = 64;
 
 /// Every stream takes two descriptors; the usual soft limit of 1024 is soon reached.
 pub(crate) fn raise_limit() -> anyhow::Result<()> {
@@ -20,6 +26,30 @@ pub(crate) fn raise_limit() -> anyhow::Result<()> {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     judge(getrlimit(Resource::Nofile).current)
+}
+
+/// Before anything is touched: with too few, sandboxes of an earlier run could not be taken up.
+pub(crate) fn check_for_sandboxes(folder: &Path) -> anyhow::Result<()> {
+    let there = std::fs::read_dir(folder)
+        .with_context(|| format!("could not list {}", folder.display()))?
+        .count();
+    judge_for(getrlimit(Resource::Nofile).current, there as u64)
+}
+
+fn judge_for(limit: Option<u64>, sandboxes: u64) -> anyhow::Result<()> {
+    if sandboxes == 0 {
+        return Ok(());
+    }
+    let needed = LEAST + TAKING_UP + sandboxes.saturating_mul(PER_SANDBOX);
+    match limit {
+        Some(limit) if limit < needed => bail!(
+            "the limit of open files is {limit}, and the server needs at least {needed} to take up \
+             the {sandboxes} sandboxes that are there; they were left as they are. Raise it: \
+             `ulimit -n 1048576` in the shell that starts the server, or LimitNOFILE=1048576 in its \
+             systemd unit"
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn judge(limit: Option<u64>) -> anyhow::Result<()> {
@@ -49,6 +79,18 @@ mod tests {
             ] {
                 assert!(error.contains(part), "{part} in {error}");
             }
+        }
+    }
+
+    #[test]
+    fn sandboxes_that_are_there_are_counted() {
+        let error = judge_for(Some(110), 70).unwrap_err().to_string();
+        for part in ["is 110,", "at least 304", "70 sandboxes", "LimitNOFILE"] {
+            assert!(error.contains(part), "{part} in {error}");
+        }
+        assert!(judge_for(Some(303), 70).is_err());
+        for (limit, sandboxes) in [(Some(304), 70), (Some(LEAST), 0), (None, 4000)] {
+            assert!(judge_for(limit, sandboxes).is_ok(), "{limit:?}");
         }
     }
 

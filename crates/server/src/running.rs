@@ -4,7 +4,7 @@ use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use soulbox_proxy::{Proxy, ProxyConfig};
-use soulbox_runtime::Node;
+use soulbox_runtime::{Node, Waker};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -31,6 +31,8 @@ pub(crate) struct Listeners {
 pub(crate) struct Parts {
     pub(crate) node: Arc<dyn Node>,
     pub(crate) api: Router,
+    /// Who is asked when traffic comes for a paused sandbox; without one the node itself.
+    pub(crate) waker: Option<Arc<dyn Waker>>,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
     /// For clients.
@@ -85,7 +87,7 @@ pub(crate) async fn run(
     config.max_streams_per_sandbox = config
         .max_streams_per_sandbox
         .min((config.ways.most / 4).max(1));
-    let proxy = Proxy::new(Arc::clone(&parts.node), config);
+    let proxy = Proxy::with_waker(Arc::clone(&parts.node), parts.waker, config);
     let guests = Guests::new(parts.places);
     let metrics = Metrics::new(Sources {
         node: parts.node,

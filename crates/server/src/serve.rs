@@ -111,6 +111,7 @@ async fn start(
         bail!("{problem}");
     }
     let data_dir = DataDir::open(&config.data_dir)?;
+    open_files::check_for_sandboxes(&wiring::sandboxes_dir(config))?;
     preflight(&config.data_dir, config.min_free_disk).await?;
     go_on(stop)?;
     let listeners = listen(config)?;

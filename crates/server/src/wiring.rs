@@ -81,12 +81,14 @@ pub(crate) async fn assemble(
         }
     };
     let domain = sandbox_domain;
+    let waker = control.waker();
     let api = soulbox_api::router(control, ApiConfig { domain });
 
     let (watched, stopping) = (Arc::clone(&node), Arc::clone(&node));
     let parts = Parts {
         node,
         api,
+        waker: Some(waker),
         busy: Some(Arc::new(move || Busy {
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),
@@ -130,6 +132,7 @@ async fn open_rest(
             sandboxes_dir: sandboxes_dir(config),
             snapshots_dir: config.data_dir.join("snapshots"),
             ends_dir: config.data_dir.join("ends"),
+            quarantine_dir: quarantine_dir(config),
             max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
             min_free_disk: config.min_free_disk,
             templates: Arc::clone(&templates),
@@ -256,6 +259,10 @@ pub(crate) fn sandboxes_dir(config: &Config) -> std::path::PathBuf {
     config.data_dir.join("sandboxes")
 }
 
+fn quarantine_dir(config: &Config) -> std::path::PathBuf {
+    config.data_dir.join("quarantine")
+}
+
 fn layers_dir(config: &Config) -> std::path::PathBuf {
     config.data_dir.join("templates/base")
 }
@@ -311,7 +318,8 @@ async fn open_jail(
 
 /// Layers of older builds go once no sandbox can be using them.
 async fn prune_layers(config: &Config, templates: &Templates) {
-    let (sandboxes, layers) = (sandboxes_dir(config), layers_dir(config));
+    let users = [sandboxes_dir(config), quarantine_dir(config)];
+    let layers = layers_dir(config);
     // What is built on `base` stands on its layers of that day.
     let keep: Vec<PathBuf> = templates
         .all()
@@ -320,8 +328,10 @@ async fn prune_layers(config: &Config, templates: &Templates) {
         .flat_map(|overlay| overlay.lower.clone())
         .collect();
     let pruned = tokio::task::spawn_blocking(move || {
-        let none_there = std::fs::read_dir(sandboxes).is_ok_and(|mut each| each.next().is_none());
-        if none_there {
+        let is_empty = |folder: &PathBuf| {
+            std::fs::read_dir(folder).is_ok_and(|mut each| each.next().is_none())
+        };
+        if users.iter().all(is_empty) {
             soulbox_template::prune(&layers, &keep)
         } else {
             Ok(Vec::new())

@@ -13,6 +13,7 @@ mod files;
 mod keys;
 mod observe;
 mod process;
+mod recover;
 mod rest;
 mod template;
 mod values;
@@ -23,6 +24,7 @@ pub(crate) use files::{CopyArgs, Place};
 pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
 pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
+pub(crate) use recover::RecoverArgs;
 pub(crate) use rest::{PauseArgs, ResumeArgs};
 pub(crate) use template::{
     BuildArgs, BuildSettings, FromHostArgs, FromImageArgs, FromTarArgs, RegistryArgs,
@@ -95,6 +97,7 @@ Examples:
     Timeout(TimeoutArgs),
     Pause(PauseArgs),
     Resume(ResumeArgs),
+    Recover(RecoverArgs),
     /// Build and manage templates: what sandboxes start from
     Template {
         #[command(subcommand)]

@@ -18,6 +18,7 @@ mod lifetime;
 mod logs;
 mod ls;
 mod ps;
+mod recover;
 mod rest;
 mod run;
 mod server;
@@ -49,6 +50,7 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Timeout(args) => timeout::run(&args).await,
         Command::Pause(args) => rest::pause(&args).await,
         Command::Resume(args) => rest::resume(&args).await,
+        Command::Recover(args) => recover::run(&args).await,
         Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,
         Command::Bench(args) => bench::run(&args).await,

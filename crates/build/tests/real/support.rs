@@ -94,6 +94,7 @@ impl Machine {
                 sandboxes_dir: data_dir.join("sandboxes"),
                 snapshots_dir: data_dir.join("snapshots"),
                 ends_dir: data_dir.join("ends"),
+                quarantine_dir: data_dir.join("quarantine"),
                 max_sandboxes: 16,
                 min_free_disk: 0,
                 templates: Arc::clone(&templates),

@@ -79,10 +79,9 @@ impl Control {
 
     /// What sandboxes and snapshots stand on. From memory.
     fn used_builds(&self) -> HashSet<String> {
-        let sandboxes = self.node.list().into_iter();
         let snapshots = self.node.snapshots().into_iter();
-        sandboxes
-            .filter_map(|status| status.spec.build.clone())
+        self.specs_in_use()
+            .filter_map(|spec| spec.build.clone())
             .chain(snapshots.filter_map(|snapshot| snapshot.build))
             .collect()
     }
@@ -90,7 +89,7 @@ impl Control {
     /// Sandboxes of a template, and those that are about to be.
     pub(crate) fn users_of_template(&self, built: &Built) -> Vec<String> {
         let own = |build: &String| built.builds.iter().any(|row| row.id == *build);
-        let running = self.node.list().into_iter().map(|status| status.spec);
+        let running = self.specs_in_use();
         let running = running.filter(|spec| spec.build.as_ref().is_some_and(own));
         let running = running.map(|spec| {
             // Whose template is public learns nothing about those who use it.

@@ -4,8 +4,8 @@ use std::{collections::HashMap, path::Path};
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    AddedLayer, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result,
-    SandboxStatus, Snapshot, Stats, WarmWish,
+    AddedLayer, Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused,
+    Result, SandboxStatus, Snapshot, Stats, WarmWish,
 };
 use soulbox_types::{
     ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
@@ -109,6 +109,22 @@ impl Node for LocalNode {
 
     fn snapshots(&self) -> Vec<Snapshot> {
         self.snapshots.list()
+    }
+
+    fn broken(&self) -> Vec<Broken> {
+        self.quarantine.list()
+    }
+
+    async fn recover(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        in_task(self.owned()?.recover_in_task(id.clone())).await
+    }
+
+    async fn broken_disk(&self, id: &SandboxId) -> Result<std::fs::File> {
+        self.owned()?.open_broken_disk(id.clone()).await
+    }
+
+    async fn discard(&self, id: &SandboxId) -> Result<()> {
+        in_task(self.owned()?.discard_in_task(id.clone())).await
     }
 
     fn paused(&self, id: &SandboxId) -> Option<Paused> {

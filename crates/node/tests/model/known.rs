@@ -161,8 +161,7 @@ impl Known {
             self.may_be.insert(Told::Files);
         }
         if self.may_be.remove(&Told::Running) {
-            self.may_be.insert(Told::Gone);
-            self.may_end.insert(EndReason::Lost.as_str());
+            self.may_be.insert(Told::Files);
         }
     }
 }

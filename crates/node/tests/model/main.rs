@@ -146,6 +146,7 @@ impl Model {
             sandboxes_dir: path("sandboxes"),
             snapshots_dir: path("snapshots"),
             ends_dir: path("ends"),
+            quarantine_dir: path("quarantine"),
             max_sandboxes: 100,
             min_free_disk: 0,
             templates: Arc::new(Templates::open(path("builds")).unwrap()),

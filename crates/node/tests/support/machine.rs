@@ -56,6 +56,9 @@ pub(crate) struct Machine {
     pub(crate) networks: Mutex<HashMap<SandboxId, NetworkPolicy>>,
     pub(crate) frozen: Mutex<HashSet<SandboxId>>,
     pub(crate) destroyed: Mutex<Vec<SandboxId>>,
+    /// Adoptions fail with this error of the system.
+    pub(crate) fail_adoptions: Mutex<Option<i32>>,
+    pub(crate) kept_by_reclaim: Mutex<Vec<SandboxId>>,
     pub(crate) limits: Mutex<HashMap<SandboxId, Limits>>,
     /// What envd was told, as it came.
     pub(crate) inits: Mutex<HashMap<SandboxId, serde_json::Value>>,
@@ -142,6 +145,10 @@ impl Runtime for MemoryRuntime {
     }
 
     async fn adopt(&self, spec: &SandboxSpec, _running: &Running) -> Result<Adopted> {
+        if let Some(code) = *self.0.fail_adoptions.lock() {
+            let error = std::io::Error::from_raw_os_error(code);
+            return Err(Error::io("could not look for the sandbox", error));
+        }
         let alive = self.0.alive.lock().contains_key(&spec.id);
         Ok(match (*self.0.rebooted.lock(), alive) {
             (true, _) => Adopted::Rebooted,
@@ -240,7 +247,8 @@ impl Runtime for MemoryRuntime {
         Ok(())
     }
 
-    async fn reclaim(&self, _keep: &[SandboxId]) -> Result<()> {
+    async fn reclaim(&self, keep: &[SandboxId]) -> Result<()> {
+        *self.0.kept_by_reclaim.lock() = keep.to_vec();
         Ok(())
     }
 }
@@ -320,6 +328,7 @@ pub(crate) fn config(folder: &Path) -> NodeConfig {
         sandboxes_dir: folder.to_owned(),
         snapshots_dir: snapshots_dir(folder),
         ends_dir: ends_dir(folder),
+        quarantine_dir: quarantine_dir(folder),
         max_sandboxes: 100,
         min_free_disk: 0,
         templates: Arc::new(Templates::open(folder.with_extension("builds")).unwrap()),
@@ -333,10 +342,12 @@ pub(crate) fn config(folder: &Path) -> NodeConfig {
 }
 
 pub(crate) async fn open(config: NodeConfig, machine: &Arc<Machine>) -> Arc<LocalNode> {
+    try_open(config, machine).await.unwrap()
+}
+
+pub(crate) async fn try_open(config: NodeConfig, machine: &Arc<Machine>) -> Result<Arc<LocalNode>> {
     config.sandboxes_dir.clone_into(&mut machine.folder.lock());
-    LocalNode::open(config, Arc::new(MemoryRuntime(Arc::clone(machine))))
-        .await
-        .unwrap()
+    LocalNode::open(config, Arc::new(MemoryRuntime(Arc::clone(machine)))).await
 }
 
 /// Beside the sandboxes' folder, with the same life.
@@ -346,6 +357,10 @@ pub(crate) fn snapshots_dir(folder: &Path) -> PathBuf {
 
 pub(crate) fn ends_dir(folder: &Path) -> PathBuf {
     folder.with_extension("ends")
+}
+
+pub(crate) fn quarantine_dir(folder: &Path) -> PathBuf {
+    folder.with_extension("quarantine")
 }
 
 pub(crate) fn spec(life: Duration) -> SandboxSpec {

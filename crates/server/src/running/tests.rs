@@ -73,6 +73,7 @@ fn world_with(places: Places) -> World {
             get(async |headers: HeaderMap| headers["host"].to_str().unwrap().to_owned()),
         );
     let parts = Parts {
+        waker: None,
         node: Arc::clone(&node) as Arc<dyn Node>,
         api,
         slots: Some(Arc::new(|| crate::metrics::Slots { ready: 3, used: 1 })),

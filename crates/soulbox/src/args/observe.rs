@@ -8,11 +8,16 @@ use super::ServerArgs;
 Examples:
   soulbox ls
   soulbox ls -q | xargs soulbox kill
+  soulbox ls --broken                  # those that cannot be used, with the reason
   soulbox ls --json | jq -r '.[] | select(.metadata.job == \"42\") | .sandboxID'")]
 pub(crate) struct ListArgs {
     /// Ids only
     #[arg(short, long, conflicts_with = "json")]
     pub quiet: bool,
+    /// Those that cannot be used, since something of their state could not be read: `soulbox
+    /// recover` brings them back, or exports their disks
+    #[arg(long)]
+    pub broken: bool,
     /// For programs: the server's own objects
     #[arg(long)]
     pub json: bool,

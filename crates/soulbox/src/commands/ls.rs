@@ -10,6 +10,9 @@ use crate::{
 
 pub(super) async fn run(args: &ListArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
+    if args.broken {
+        return broken(&server, args).await;
+    }
     let sandboxes = server
         .client
         .list()
@@ -23,6 +26,36 @@ pub(super) async fn run(args: &ListArgs) -> Result<u8> {
         }
     } else {
         table(&sandboxes, Timestamp::now()).print()?;
+    }
+    Ok(0)
+}
+
+async fn broken(server: &Server, args: &ListArgs) -> Result<u8> {
+    let listed = server.client.broken().await;
+    let listed = listed.map_err(|error| server.explain(error))?;
+    if args.json {
+        output::json(&listed)?;
+    } else if args.quiet {
+        for sandbox in &listed {
+            output::text(&output::printable(&sandbox.id))?;
+        }
+    } else {
+        let names = ["SANDBOX", "FOUND", "DISK", "CAN BE", "REASON"];
+        let mut columns = Columns::new(&names);
+        for sandbox in &listed {
+            columns.row(vec![
+                cell(&sandbox.id),
+                cell(units::ago(&sandbox.found_at, Timestamp::now())),
+                cell(units::bytes(sandbox.disk_bytes)),
+                cell(match sandbox.remedy.as_str() {
+                    "repair" => "recovered",
+                    "retry" => "tried again",
+                    _ => "exported",
+                }),
+                cell(&sandbox.reason),
+            ]);
+        }
+        columns.print()?;
     }
     Ok(0)
 }

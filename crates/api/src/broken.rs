@@ -1,0 +1,132 @@
+//! Sandboxes that cannot be used: SoulBox's own routes below `/v1/broken`.
+
+use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{StatusCode, header};
+use rustix::{
+    fs::{SeekFrom, seek},
+    io::Errno,
+};
+use serde::Serialize;
+use soulbox_control::BrokenSandbox;
+use tokio::sync::mpsc;
+
+use crate::{
+    auth::Caller, error::Result, path::SandboxPath, router::App, sandboxes::detail::Listed,
+    wire::timestamp,
+};
+
+const READ_CHUNK: u64 = 1 << 20;
+const PIECES_AHEAD: usize = 4;
+const HEAD: usize = 16;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Shown {
+    #[serde(rename = "sandboxID")]
+    sandbox_id: String,
+    #[serde(rename = "templateID")]
+    template_id: String,
+    reason: String,
+    found_at: String,
+    disk_bytes: u64,
+    remedy: &'static str,
+    metadata: BTreeMap<String, String>,
+}
+
+impl From<BrokenSandbox> for Shown {
+    fn from(each: BrokenSandbox) -> Self {
+        Self {
+            remedy: each.remedy(),
+            sandbox_id: each.broken.id.into(),
+            template_id: each.template,
+            reason: each.broken.reason,
+            found_at: timestamp(each.broken.at),
+            disk_bytes: each.broken.disk_bytes,
+            metadata: each.metadata,
+        }
+    }
+}
+
+pub(crate) async fn list(State(app): State<App>, caller: Caller) -> Result<Json<Vec<Shown>>> {
+    let broken = app.control.broken(&caller.tenant).await?;
+    Ok(Json(broken.into_iter().map(Shown::from).collect()))
+}
+
+pub(crate) async fn recover(
+    State(app): State<App>,
+    caller: Caller,
+    SandboxPath(id): SandboxPath,
+) -> Result<Json<Listed>> {
+    let sandbox = app.control.recover(&caller.tenant, &id).await?;
+    Ok(Json(sandbox.into()))
+}
+
+/// The image as it is: nobody here looks into it. Disks are mostly holes, so it comes in pieces: where
+/// one begins and how long it is (8 bytes each, big endian), then its data. The last one has no data and
+/// begins where the disk ends.
+pub(crate) async fn disk(
+    State(app): State<App>,
+    caller: Caller,
+    SandboxPath(id): SandboxPath,
+) -> Result<Response> {
+    let disk = app.control.broken_disk(&caller.tenant, &id).await?;
+    let (pieces, sent) = mpsc::channel(PIECES_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = send_pieces(&disk, &pieces) {
+            // The body breaks off, and the client notices. It may be the client that went away.
+            pieces.blocking_send(Err(error)).ok();
+        }
+    });
+    let body = stream::unfold(sent, async |mut sent| Some((sent.recv().await?, sent)));
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((headers, Body::from_stream(body)).into_response())
+}
+
+type Pieces = mpsc::Sender<io::Result<Bytes>>;
+
+fn send_pieces(disk: &File, pieces: &Pieces) -> io::Result<()> {
+    let size = disk.metadata()?.len();
+    let send = |bytes: Vec<u8>| {
+        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        pieces.blocking_send(Ok(bytes.into())).map_err(gone)
+    };
+    let mut at = 0;
+    while at < size {
+        let start = match seek(disk, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // Only holes are left.
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(disk, SeekFrom::Hole(start))?.min(start + READ_CHUNK);
+        let length = usize::try_from(end - start).map_err(io::Error::other)?;
+        let mut piece = head(start, end - start);
+        piece.resize(HEAD + length, 0);
+        disk.read_exact_at(&mut piece[HEAD..], start)?;
+        send(piece)?;
+        at = end;
+    }
+    send(head(size, 0))
+}
+
+fn head(start: u64, length: u64) -> Vec<u8> {
+    [start.to_be_bytes(), length.to_be_bytes()].concat()
+}
+
+pub(crate) async fn discard(
+    State(app): State<App>,
+    caller: Caller,
+    SandboxPath(id): SandboxPath,
+) -> Result<StatusCode> {
+    app.control.discard(&caller.tenant, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

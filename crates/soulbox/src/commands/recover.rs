@@ -1,0 +1,59 @@
+//! Sandboxes that cannot be used: back, out, or away.
+
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::{Context, Result};
+use soulbox_client::Piece;
+use tokio::task::spawn_blocking;
+
+use crate::{
+    args::RecoverArgs,
+    context::{Server, unique},
+    output,
+};
+
+pub(super) async fn run(args: &RecoverArgs) -> Result<u8> {
+    let server = Server::connect(&args.server)?;
+    let broken = server.client.broken().await;
+    let broken = broken.map_err(|error| server.explain(error))?;
+    let ids: Vec<String> = broken.into_iter().map(|each| each.id).collect();
+    let id = unique(&args.sandbox, &ids)?;
+    if args.discard {
+        server.client.discard(id).await?;
+    } else if let Some(file) = &args.export {
+        export(&server, id, file).await?;
+    } else {
+        server.client.recover(id).await?;
+    }
+    output::text(&output::printable(id))?;
+    Ok(0)
+}
+
+async fn export(server: &Server, id: &str, path: &Path) -> Result<()> {
+    let mut disk = server.client.broken_disk(id).await?;
+    let cannot = || format!("{} cannot be written", path.display());
+    let new = path.to_owned();
+    let open = move || {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).open(new)
+    };
+    let file = Arc::new(spawn_blocking(open).await?.with_context(cannot)?);
+    loop {
+        let file = Arc::clone(&file);
+        match disk.next().await? {
+            Piece::Data { start, data } => {
+                let write = move || file.write_all_at(&data, start);
+                spawn_blocking(write).await?.with_context(cannot)?;
+            }
+            Piece::End { length } => {
+                let finish = move || file.set_len(length).and_then(|()| file.sync_all());
+                return spawn_blocking(finish).await?.with_context(cannot);
+            }
+        }
+    }
+}
