@@ -133,7 +133,7 @@ impl Folder {
         durable::remove(&self.path.join(PAUSED)).map_err(failed)
     }
 
-    fn rests(&self) -> bool {
+    pub(crate) fn rests(&self) -> bool {
         self.path.join(PAUSED).exists()
     }
 

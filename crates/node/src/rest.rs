@@ -257,7 +257,17 @@ impl LocalNode {
     async fn clear_away(&self, id: &SandboxId, resting: &Resting) -> Result<()> {
         let unsettled = self.change(id, |entry| Ok(entry.unsettled))?;
         if resting.paused.kept == Kept::Filesystem && !unsettled {
-            return Ok(());
+            // One that a restart of the machine put to rest has no record of it yet. Without one, a
+            // start that is cut short would look like a death, and its files would go.
+            let (writing, paused) = (resting.folder.clone(), resting.paused);
+            return blocking(move || {
+                if writing.rests() {
+                    Ok(())
+                } else {
+                    writing.paused(&paused)
+                }
+            })
+            .await;
         }
         let stopped = self.runtime().stop(id).await;
         if stopped.is_err() && !self.has_exited(id, EXIT_IS_KNOWN).await {

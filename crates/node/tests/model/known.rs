@@ -61,6 +61,8 @@ pub(crate) struct Known {
     pub(crate) crashed: bool,
     /// Its processes were killed, perhaps while it stood still: nobody looks for them then.
     pub(crate) died: bool,
+    /// It ran when the machine was restarted: it rests on its files, and nothing is written of that.
+    pub(crate) rebooted: bool,
     /// It could not be paused when its time was over, and got more. The next start does not know.
     postponed: bool,
     /// Events of this life of the server.
@@ -81,6 +83,7 @@ impl Known {
             unrecorded: false,
             crashed: false,
             died: false,
+            rebooted: false,
             postponed: false,
             ends: Vec::new(),
         }
@@ -118,6 +121,7 @@ impl Known {
         self.unrecorded = false;
         self.crashed = false;
         self.died &= told == Told::Memory;
+        self.rebooted &= told == Told::Files;
         if self.create == Create::Asked {
             self.create = Create::Acknowledged;
         }
@@ -162,6 +166,7 @@ impl Known {
         }
         if self.may_be.remove(&Told::Running) {
             self.may_be.insert(Told::Files);
+            self.rebooted = true;
         }
     }
 }

@@ -345,7 +345,8 @@ impl Model {
         }
         // What the next start will go by.
         let rests = folder.join("paused.json").exists();
-        if rests != matches!(told, Told::Memory | Told::Files) {
+        let unwritten = known.rebooted && told == Told::Files;
+        if rests != matches!(told, Told::Memory | Told::Files) && !unwritten {
             return Err(format!("{id} is told as {told:?}, but not on disk"));
         }
         Ok(())
