@@ -186,12 +186,11 @@ impl Jail {
         let users = blocking(move || match disk {
             // The berth that was made ahead for it has a process, which has no disk yet.
             Disk::Fresh if image.exists() => Ok(Some("an earlier sandbox of the same id")),
-            Disk::Fresh => Ok(None),
             Disk::Kept if cgroup.pids().is_ok_and(|pids| !pids.is_empty()) => {
                 Ok(Some("processes that an earlier start left"))
             }
             Disk::Kept if disk::is_attached(&image)? => Ok(Some("a loop device")),
-            Disk::Kept => Ok(None),
+            Disk::Fresh | Disk::Kept => Ok(None),
         })
         .await?;
         users.map_or(Ok(()), |users| Err(in_use(users)))

@@ -69,8 +69,11 @@ impl World {
 
     /// The first process is killed. `false`: nothing runs that could be.
     pub(crate) fn kill(&self, id: &SandboxId) -> bool {
-        let tree = self.trees.lock().remove(id);
-        tree.is_some_and(|tree| tree.dead.send_replace(true) || true)
+        let Some(tree) = self.trees.lock().remove(id) else {
+            return false;
+        };
+        tree.dead.send_replace(true);
+        true
     }
 
     pub(crate) fn reboot(&self) {
