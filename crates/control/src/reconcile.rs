@@ -97,6 +97,11 @@ impl Control {
                 tracing::info!(sandbox_id = %id, reason, end.detail, "sandbox has ended");
                 self.store.end_sandbox(id, &end_row(end)).await?;
             }
+            // Whoever recorded it has noted its event, which may still wait to be written: it must not
+            // be taken for missing.
+            if row.end.is_some() && !self.journal.flush().await {
+                return Ok(());
+            }
             let reason = row.end.as_ref().map_or(end.reason, |end| end.reason);
             if reason != EndReason::CreateFailed && !self.has_event(&row, "killed").await? {
                 self.tell_creation(&end.spec, told_until).await?;

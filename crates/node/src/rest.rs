@@ -200,6 +200,13 @@ impl LocalNode {
         };
         let removing = resting.folder.clone();
         if let Err(error) = blocking(move || removing.resumed()).await {
+            // It may be gone and not known to be on the disk.
+            let paused = self.change(id, |entry| Ok(entry.paused.unwrap_or(resting.paused)));
+            if let Ok(paused) = paused
+                && let Err(undo) = on_record(&resting.folder, paused).await
+            {
+                tracing::error!(sandbox = %id, error = %undo, "it rests, but its folder does not say so");
+            }
             self.back_to_rest(id, restored).await;
             return Err(error);
         }
@@ -259,15 +266,7 @@ impl LocalNode {
         if resting.paused.kept == Kept::Filesystem && !unsettled {
             // One that a restart of the machine put to rest has no record of it yet. Without one, a
             // start that is cut short would look like a death, and its files would go.
-            let (writing, paused) = (resting.folder.clone(), resting.paused);
-            return blocking(move || {
-                if writing.rests() {
-                    Ok(())
-                } else {
-                    writing.paused(&paused)
-                }
-            })
-            .await;
+            return on_record(&resting.folder, resting.paused).await;
         }
         let stopped = self.runtime().stop(id).await;
         if stopped.is_err() && !self.has_exited(id, EXIT_IS_KNOWN).await {
@@ -386,6 +385,19 @@ struct Resting {
     folder: Folder,
     spec: Arc<SandboxSpec>,
     ending: CancellationToken,
+}
+
+/// Makes sure that its folder says that it rests.
+async fn on_record(folder: &Folder, paused: Paused) -> Result<()> {
+    let folder = folder.clone();
+    blocking(move || {
+        if folder.rests() {
+            Ok(())
+        } else {
+            folder.paused(&paused)
+        }
+    })
+    .await
 }
 
 fn entry_of<'a>(
