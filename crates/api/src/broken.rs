@@ -1,6 +1,6 @@
 //! Sandboxes that cannot be used: SoulBox's own routes below `/v1/broken`.
 
-use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt};
+use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
 use axum::{
     Json,
@@ -17,7 +17,6 @@ use rustix::{
 };
 use serde::Serialize;
 use soulbox_control::BrokenSandbox;
-use tokio::sync::mpsc;
 
 use crate::{
     auth::Caller, error::Result, path::SandboxPath, router::App, sandboxes::detail::Listed,
@@ -25,7 +24,6 @@ use crate::{
 };
 
 const READ_CHUNK: u64 = 1 << 20;
-const PIECES_AHEAD: usize = 4;
 const HEAD: usize = 16;
 
 #[derive(Debug, Serialize)]
@@ -79,43 +77,35 @@ pub(crate) async fn disk(
     SandboxPath(id): SandboxPath,
 ) -> Result<Response> {
     let disk = app.control.broken_disk(&caller.tenant, &id).await?;
-    let (pieces, sent) = mpsc::channel(PIECES_AHEAD);
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = send_pieces(&disk, &pieces) {
-            // The body breaks off, and the client notices. It may be the client that went away.
-            pieces.blocking_send(Err(error)).ok();
+    // A thread only for as long as it reads: a client takes its time.
+    let disk = Arc::new(disk);
+    let body = stream::try_unfold(Some(0), move |at| {
+        let disk = Arc::clone(&disk);
+        async move {
+            let Some(at) = at else { return Ok(None) };
+            let read = tokio::task::spawn_blocking(move || next_piece(&disk, at));
+            read.await.map_err(io::Error::other)?.map(Some)
         }
     });
-    let body = stream::unfold(sent, async |mut sent| Some((sent.recv().await?, sent)));
     let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, Body::from_stream(body)).into_response())
 }
 
-type Pieces = mpsc::Sender<io::Result<Bytes>>;
-
-fn send_pieces(disk: &File, pieces: &Pieces) -> io::Result<()> {
+/// The first piece from here on, and where to look for the one after it.
+fn next_piece(disk: &File, at: u64) -> io::Result<(Bytes, Option<u64>)> {
     let size = disk.metadata()?.len();
-    let send = |bytes: Vec<u8>| {
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        pieces.blocking_send(Ok(bytes.into())).map_err(gone)
+    let start = match seek(disk, SeekFrom::Data(at)) {
+        Ok(start) if start < size => start,
+        // Only holes are left.
+        Ok(_) | Err(Errno::NXIO) => return Ok((head(size, 0).into(), None)),
+        Err(error) => return Err(error.into()),
     };
-    let mut at = 0;
-    while at < size {
-        let start = match seek(disk, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            // Only holes are left.
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(disk, SeekFrom::Hole(start))?.min(start + READ_CHUNK);
-        let length = usize::try_from(end - start).map_err(io::Error::other)?;
-        let mut piece = head(start, end - start);
-        piece.resize(HEAD + length, 0);
-        disk.read_exact_at(&mut piece[HEAD..], start)?;
-        send(piece)?;
-        at = end;
-    }
-    send(head(size, 0))
+    let end = seek(disk, SeekFrom::Hole(start))?.min(start + READ_CHUNK);
+    let length = usize::try_from(end - start).map_err(io::Error::other)?;
+    let mut piece = head(start, end - start);
+    piece.resize(HEAD + length, 0);
+    disk.read_exact_at(&mut piece[HEAD..], start)?;
+    Ok((piece.into(), Some(end)))
 }
 
 fn head(start: u64, length: u64) -> Vec<u8> {

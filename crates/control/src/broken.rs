@@ -53,6 +53,8 @@ impl Control {
                 Err(NodeError::SandboxNotFound(id)) => return Err(Error::NotBroken(id)),
                 recovered => recovered?,
             };
+            // Before it can be woken.
+            control.mount_volumes_of(&status.spec).await;
             let rested = Some(UnixMillis::now());
             control.registry.adopt(&id, &tenant.id, rested);
             control.learn(&status.spec);
@@ -74,7 +76,11 @@ impl Control {
         let broken = self.own_broken(tenant, id).await?;
         let (control, id) = (Arc::clone(self), id.clone());
         let work = async move {
-            control.node.discard(&id).await?;
+            match control.node.discard(&id).await {
+                // Somebody else has recovered or discarded it.
+                Err(NodeError::SandboxNotFound(id)) => return Err(Error::NotBroken(id)),
+                discarded => discarded?,
+            }
             let detail = format!("given up by its owner: {}", broken.broken.reason);
             let row = control.store.sandbox(&id).await?;
             let end = EndRow::now(EndReason::Lost, &detail);
@@ -97,9 +103,10 @@ impl Control {
 
     /// What sandboxes were made of that are there, broken ones included.
     pub(crate) fn specs_in_use(&self) -> impl Iterator<Item = Arc<SandboxSpec>> {
-        let whole = self.node.list().into_iter().map(|status| status.spec);
+        // In this order: one that is recovered meanwhile is in both.
         let broken = self.node.broken().into_iter();
-        whole.chain(broken.filter_map(|broken| broken.spec))
+        let whole = self.node.list().into_iter().map(|status| status.spec);
+        broken.filter_map(|broken| broken.spec).chain(whole)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use soulbox_store::VolumeRow;
-use soulbox_types::{SandboxId, Secret, UnixMillis, VolumeMount};
+use soulbox_types::{SandboxId, SandboxSpec, Secret, UnixMillis, VolumeMount};
 use soulbox_volume::{Content, Volumes};
 use uuid::Uuid;
 
@@ -212,15 +212,16 @@ impl Control {
 
     /// Volumes of sandboxes that are here already, so that those can be woken.
     pub(crate) async fn mount_used_volumes(&self) {
+        for status in self.node.list() {
+            self.mount_volumes_of(&status.spec).await;
+        }
+    }
+
+    pub(crate) async fn mount_volumes_of(&self, spec: &SandboxSpec) {
         let Some(volumes) = self.config.volumes.clone() else {
             return;
         };
-        let used = self.node.list().into_iter();
-        let ids: Vec<_> = used
-            .flat_map(|status| status.spec.volumes.clone())
-            .map(|mount| mount.volume)
-            .collect();
-        for id in ids {
+        for id in spec.volumes.iter().map(|mount| mount.volume.clone()) {
             let (volumes, owned) = (Arc::clone(&volumes), id.clone());
             if let Err(error) = blocking(move || volumes.directory(&owned)).await {
                 tracing::error!(volume_id = id, %error, "could not mount a volume in use");

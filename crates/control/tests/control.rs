@@ -136,7 +136,10 @@ impl World {
         let elsewhere = tempfile::tempdir().unwrap();
         let nobody = Arc::new(MemoryNode::default());
         let other = Control::open(config(), store(elsewhere.path()).await, nobody);
+        let killed = Arc::downgrade(&self.control);
         self.control = other.await.unwrap();
+        // What it does in the background keeps it, and would record ends beside the next one.
+        eventually("the first one is gone", async || killed.strong_count() == 0).await;
         self.control = Control::open(config(), store(self.folder.path()).await, self.node.clone())
             .await
             .unwrap();

@@ -57,6 +57,8 @@ impl Scratch {
                 .tempdir_in(near)?
                 .keep();
             let Some(folder) = open(CWD, &path, OFlags::DIRECTORY) else {
+                // Not ours: nothing is left where it can be removed.
+                std::fs::remove_dir(&path).ok();
                 continue;
             };
             let scratch = Self { path, folder };

@@ -112,7 +112,7 @@ fn own_node((name, major, minor): (&str, u32, u32)) -> std::io::Result<PathBuf> 
     match mknodat(CWD, &path, FileType::CharacterDevice, mode, number) {
         Ok(()) => std::fs::set_permissions(&path, open)?,
         Err(Errno::EXIST) => {}
-        Err(Errno::PERM) => return Ok(Path::new("/dev").join(name)),
+        Err(Errno::PERM | Errno::ACCESS) => return Ok(Path::new("/dev").join(name)),
         Err(error) => return Err(error.into()),
     }
     Ok(path)

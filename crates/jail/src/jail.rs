@@ -375,6 +375,11 @@ impl Runtime for Jail {
             self.clean_up(&spec.id).await?;
             return Ok(Adopted::Gone);
         };
+        let known = self.sandboxes.lock().get(&spec.id).cloned();
+        if known.is_some_and(|known| known.process.is(&process)) {
+            // An earlier try went as far as this.
+            return Ok(Adopted::Alive);
+        }
         let netns: OwnedFd = fs::File::open(format!("/proc/{}/ns/net", record.pid))
             .map_err(|e| Error::io("could not open the sandbox's network", e))?
             .into_parts()

@@ -66,6 +66,10 @@ impl FirstProcess {
         self.start_time
     }
 
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.pid, self.start_time) == (other.pid, other.start_time)
+    }
+
     /// Ends the whole pid namespace. No error when it is gone already.
     pub(crate) fn kill(&self) -> io::Result<()> {
         match pidfd_send_signal(self.descriptor.as_fd(), Signal::KILL) {

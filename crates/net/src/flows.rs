@@ -173,7 +173,12 @@ impl Flows {
                     open -= 1;
                     match refusal(body) {
                         None => deleted += 1,
-                        Some(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => {}
+                        // Gone by itself, or in the hands of somebody's flowtable.
+                        Some(error)
+                            if matches!(
+                                Errno::from_io_error(&error),
+                                Some(Errno::NOENT | Errno::BUSY)
+                            ) => {}
                         Some(error) => {
                             refused.get_or_insert(error);
                         }

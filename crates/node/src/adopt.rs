@@ -56,7 +56,18 @@ pub(crate) async fn adopt_all(node: &Arc<LocalNode>) -> Result<()> {
 pub(crate) async fn try_again(node: &Arc<LocalNode>, id: &SandboxId) -> Result<()> {
     let (looking, of) = (Arc::clone(node), id.clone());
     let looked = blocking(move || look_at(&looking, of)).await?;
-    let decided = decide(node, looked).await?;
+    let mut decided = decide(node, looked).await?;
+    if let Verdict::Finish(found, end) = &decided.verdict
+        && found.ended.is_none()
+    {
+        // Its owner was told that its files are kept.
+        let fault = Fault {
+            spec: Some(found.spec.clone()),
+            reason: end.detail.clone(),
+            unsure: false,
+        };
+        decided.verdict = Verdict::PutAside(fault, found.running.clone());
+    }
     carry_out(node, decided).await;
     Ok(())
 }
@@ -170,11 +181,15 @@ async fn decide(node: &LocalNode, looked: Looked) -> Result<Decided> {
             };
             Verdict::PutAside(fault, None)
         }
-        Err(error) => Verdict::Leave(Fault {
-            spec: None,
-            reason: in_full(&error),
-            unsure: false,
-        }),
+        Err(error) => {
+            let (reading, reason) = (folder.clone(), in_full(&error));
+            let spec = blocking(move || Ok(reading.spec())).await?;
+            Verdict::Leave(Fault {
+                spec,
+                reason,
+                unsure: false,
+            })
+        }
     };
     Ok(Decided {
         id,
@@ -340,7 +355,12 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Res
         return Ok(Ok(entry));
     };
     match (paused.kept, adopted) {
-        (Kept::Memory, Adopted::Alive) => runtime.pause(id).await?,
+        (Kept::Memory, Adopted::Alive) => {
+            if let Err(error) = runtime.pause(id).await {
+                // On a disk that takes nothing, standing still is what can be had.
+                runtime.hold(id).await.map_err(|_| error)?;
+            }
+        }
         (Kept::Filesystem, Adopted::Alive) => runtime.stop(id).await?,
         (kept, Adopted::Gone | Adopted::Rebooted) => {
             if !folder.has_disk()? {
@@ -350,7 +370,10 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Res
             if kept == Kept::Memory {
                 tracing::warn!(sandbox = %id, "its memory is gone; its files are kept");
                 paused.kept = Kept::Filesystem;
-                folder.paused(&paused)?;
+                // Another start that reads the old record finds the same.
+                if let Err(error) = folder.paused(&paused) {
+                    tracing::warn!(sandbox = %id, %error, "that its memory is gone is not on record");
+                }
             }
         }
     }

@@ -78,7 +78,7 @@ impl LocalNode {
             let entries = self.entries().lock();
             let stands = |spec: &SandboxSpec| {
                 let parents = self.parents(spec).unwrap_or_default();
-                parents.contains(&snapshot)
+                parents.contains(&snapshot) || spec.snapshot.as_ref() == Some(&snapshot)
             };
             let sandboxes: Vec<_> = entries.values().filter(|e| stands(&e.spec)).collect();
             if let Some(first) = sandboxes.first() {
@@ -95,6 +95,15 @@ impl LocalNode {
                 return Err(Error::InUse {
                     what: format!("snapshot {snapshot}"),
                     users: format!("the broken sandbox {broken} (see `soulbox ls --broken`)"),
+                });
+            }
+            if soulbox_runtime::Node::keeps_unknown(&*self) {
+                return Err(Error::InUse {
+                    what: format!("snapshot {snapshot}"),
+                    users:
+                        "perhaps something that is kept and cannot be read (the server's log, and \
+                            `soulbox ls --broken` of its owner, name it)"
+                            .to_owned(),
                 });
             }
             let above = self.snapshots_of().list();

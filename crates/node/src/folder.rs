@@ -198,6 +198,12 @@ impl Folder {
         self.read("running.json")
     }
 
+    /// What it should be, if that can be read.
+    pub(crate) fn spec(&self) -> Option<SandboxSpec> {
+        let spec = self.part::<SandboxSpec>(SPEC, &mut Vec::new());
+        spec.ok().flatten()
+    }
+
     /// Reads only. On error something could not be read this time: that says nothing about what
     /// is there.
     pub(crate) fn load(&self) -> Result<Loaded> {

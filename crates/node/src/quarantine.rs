@@ -97,9 +97,18 @@ impl Quarantine {
         left.map(|b| b.id.clone()).collect()
     }
 
+    fn is_left_alone(&self, id: &SandboxId) -> bool {
+        self.left_alone().contains(id)
+    }
+
     /// What they take of the machine's disk.
     pub(crate) fn bytes(&self) -> u64 {
         self.broken.lock().values().map(|b| b.disk_bytes).sum()
+    }
+
+    /// One of which is not known what it stands on.
+    pub(crate) fn holds_unknown(&self) -> bool {
+        self.broken.lock().values().any(|b| b.spec.is_none())
     }
 
     /// One that stands on this snapshot.
@@ -221,6 +230,10 @@ impl LocalNode {
                 self.quarantine().forget(&id);
                 return Ok(entry.status());
             }
+            if !self.folder(&id).path().exists() && self.quarantine().is_left_alone(&id) {
+                // It was over already, and is gone now.
+                self.quarantine().forget(&id);
+            }
         }
         // It is there now, if it can be repaired at all.
         let broken = self.quarantine().get(&id)?;
@@ -274,10 +287,7 @@ impl LocalNode {
 
     pub(crate) async fn discard_in_task(self: Arc<Self>, id: SandboxId) -> Result<()> {
         let _ours = self.quarantine().turn.lock().await;
-        let folder = match self.quarantine().at_rest(&id) {
-            Err(Error::SandboxNotFound(_)) => return Ok(()),
-            found => found?,
-        };
+        let folder = self.quarantine().at_rest(&id)?;
         let going = folder.path().with_extension(GONE);
         let gone = blocking(move || {
             fs::rename(folder.path(), &going).map_err(failed)?;

@@ -86,14 +86,18 @@ impl LocalNode {
             Kept::Filesystem => self.runtime().stop(id).await,
         };
         let Err(error) = rested else { return Ok(()) };
-        if paused.kept == Kept::Filesystem && self.has_exited(id, EXIT_IS_KNOWN).await {
+        // One that takes its time to die has been killed all the same.
+        let killed = matches!(error, Error::Timeout { .. });
+        if paused.kept == Kept::Filesystem && (killed || self.has_exited(id, EXIT_IS_KNOWN).await) {
             // Its processes are gone, as was asked for, and its files are worth keeping: what could
             // not be cleared away is cleared away before it starts again.
             tracing::warn!(sandbox = %id, %error, "it is stopped, but something of it is left");
-            return self.change(id, |entry| {
+            self.change(id, |entry| {
                 entry.unsettled = true;
                 Ok(())
-            });
+            })?;
+            self.settle_later(id, Unsettled::Running(Kept::Filesystem));
+            return Ok(());
         }
         let undoing = folder.clone();
         if let Err(undo) = blocking(move || undoing.resumed()).await {

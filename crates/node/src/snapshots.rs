@@ -71,6 +71,11 @@ impl Snapshots {
         })
     }
 
+    /// One of which is not known what it stands on.
+    pub(crate) fn holds_unreadable(&self) -> bool {
+        !self.unreadable.is_empty()
+    }
+
     pub(crate) fn list(&self) -> Vec<Snapshot> {
         self.known.lock().values().cloned().collect()
     }

@@ -160,7 +160,10 @@ async fn the_disk_of_a_broken_one_can_be_read_and_it_goes_only_when_it_is_discar
     let disk = server.broken_disk(&wish.id).await.unwrap();
     assert_eq!(std::io::read_to_string(disk).unwrap(), "its files");
     server.discard(&wish.id).await.unwrap();
-    server.discard(&wish.id).await.unwrap();
+    assert!(matches!(
+        server.discard(&wish.id).await,
+        Err(Error::SandboxNotFound(_))
+    ));
     assert!(server.broken().is_empty());
     assert!(!world.quarantined(&wish.id).exists());
 }

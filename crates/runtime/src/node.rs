@@ -218,6 +218,12 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// From memory.
     fn snapshots(&self) -> Vec<Snapshot>;
 
+    /// Whether something is kept of which is not known what it stands on: then nothing that could be
+    /// below it is removed.
+    fn keeps_unknown(&self) -> bool {
+        false
+    }
+
     /// Those that are there and cannot be used. None of them is in [`Self::list`]. From memory.
     fn broken(&self) -> Vec<Broken> {
         Vec::new()

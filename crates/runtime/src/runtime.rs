@@ -131,7 +131,8 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// Ends every process and keeps the disk, with everything written so far safely on it. Also of
     /// one that has died, was stopped, or was left by a start that failed. On error either nothing
-    /// has ended, or calling it again does the rest.
+    /// has ended, or calling it again does the rest; after [`crate::Error::Timeout`] its processes
+    /// are ending.
     async fn stop(&self, id: &SandboxId) -> Result<()>;
 
     /// Writes the disk of a running, paused or stopped sandbox, as it is at one moment, to a new

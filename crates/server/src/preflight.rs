@@ -64,11 +64,15 @@ pub(crate) fn keeps_something(data_dir: &Path) -> bool {
     has_sandboxes(data_dir) || kept.into_iter().any(has_entries)
 }
 
-/// Somebody's: what a killed start has left of its trial is none.
+/// Somebody's, also those that can only be recovered: what a killed start has left of its trial is
+/// none.
 pub(crate) fn has_sandboxes(data_dir: &Path) -> bool {
-    std::fs::read_dir(data_dir.join("sandboxes")).is_ok_and(|mut folders| {
+    let quarantined = std::fs::read_dir(data_dir.join("quarantine"))
+        .is_ok_and(|mut folders| folders.next().is_some());
+    let made = std::fs::read_dir(data_dir.join("sandboxes")).is_ok_and(|mut folders| {
         folders.any(|folder| folder.is_ok_and(|folder| folder.path().join("spec.json").exists()))
-    })
+    });
+    made || quarantined
 }
 
 #[cfg(test)]

@@ -114,11 +114,15 @@ impl Drop for RequestBody {
     }
 }
 
+/// What a piece counts for at least, in bytes.
+const LEAST_COST: usize = 512;
+
 async fn throw_away(mut rest: Incoming) {
     let mut left = MAX_REST;
     while let Some(Ok(frame)) = rest.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len);
-        match left.checked_sub(length) {
+        // A tiny piece costs more than its bytes.
+        match left.checked_sub(length.max(LEAST_COST)) {
             Some(less) => left = less,
             None => return,
         }

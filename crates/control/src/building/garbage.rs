@@ -54,6 +54,11 @@ impl Control {
 
     async fn collect(&self, workshop: &Workshop) -> Result<()> {
         self.end_abandoned().await?;
+        if self.node.keeps_unknown() {
+            // What cannot be read may stand on any of them.
+            tracing::warn!("no builds are removed while something that is kept cannot be read");
+            return Ok(());
+        }
         for build in self.library.take_unused(|| self.used_builds()) {
             let (templates, id) = (Arc::clone(&workshop.config.templates), build.id.clone());
             let forgotten = tokio::task::spawn_blocking(move || templates.forget(&id)).await;

@@ -107,6 +107,10 @@ impl Node for LocalNode {
         in_task(self.owned()?.delete_snapshot_in_task(snapshot.clone())).await
     }
 
+    fn keeps_unknown(&self) -> bool {
+        self.quarantine.holds_unknown() || self.snapshots.holds_unreadable()
+    }
+
     fn snapshots(&self) -> Vec<Snapshot> {
         self.snapshots.list()
     }
