@@ -294,11 +294,15 @@ def test_a_setuid_file_made_inside_is_powerless_outside(attacker, server):
 def test_no_lock_is_shared_with_a_neighbour(attacker, neighbour):
     lock = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB); print('locked', flush=True)"
     for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/proc/interrupts", "/sys/devices/system/cpu/online"):
+        attacker.run("rm -f /tmp/held")
+        holding = f"{lock}; open('/tmp/held', 'w').close(); sys.stdin.read()"
         held = attacker.sandbox.commands.run(
-            f'python3 -c "{lock}; sys.stdin.read()" {path}', background=True, stdin=True, user=attacker.user, timeout=60
+            f'python3 -c "{holding}" {path}', background=True, stdin=True, user=attacker.user, timeout=60
         )
         try:
-            eventually(lambda held=held: "locked" in held.stdout, within=20, what="the lock is held")
+            eventually(
+                lambda: attacker.run("ls /tmp/held 2> /dev/null | wc -l").stdout == "1\n", within=20, what="the lock is held"
+            )
             other = neighbour.sandbox.commands.run(f'python3 -c "{lock}" {path}', timeout=20)
             assert other.stdout == "locked\n", path
         finally:
