@@ -32,6 +32,18 @@ def pytest_runtest_protocol(item: pytest.Item):
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    """With a failure comes what its servers have to say: "its log says what" is of no use without it."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            server = value if isinstance(value, Server) else getattr(value, "server", None)
+            if isinstance(server, Server):
+                report.sections.append((f"log of {name}", server.log_tail()))
+    return report
+
+
 @pytest.fixture(scope="session")
 def loop():
     loop = Loop()

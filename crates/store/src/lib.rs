@@ -109,7 +109,7 @@ impl Store {
             .await?;
         migrate::migrator().run(&pool).await?;
         let log = Arc::new(Log::of(path));
-        log.sync_names(path).await.map_err(unusable)?;
+        log.sync_names().await.map_err(unusable)?;
         let keeper = tokio::spawn(log::keep(Arc::clone(&log), pool.clone()));
         Ok(Self {
             pool,

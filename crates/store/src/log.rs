@@ -92,12 +92,14 @@ impl Log {
     }
 
     /// The files have their names for good: once, when they are there.
-    pub(crate) async fn sync_names(&self, database: &Path) -> io::Result<()> {
-        let (database, folder) = (database.to_owned(), self.folder.clone());
-        let work = move || {
-            durable::sync_file(&database)?;
-            durable::sync_folder(&folder)
-        };
+    ///
+    /// The database itself is not opened here: closing it would end the locks that SQLite holds on
+    /// it, and another process that closes the database would take itself for the last one and
+    /// remove the log. What is in it SQLite has synced; the rest is in the log, on which nobody
+    /// holds locks.
+    pub(crate) async fn sync_names(&self) -> io::Result<()> {
+        let folder = self.folder.clone();
+        let work = move || durable::sync_folder(&folder);
         tokio::task::spawn_blocking(work)
             .await
             .unwrap_or_else(|error| Err(io::Error::other(error)))?;

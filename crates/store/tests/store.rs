@@ -76,6 +76,31 @@ async fn open(folder: &Path) -> Store {
     store
 }
 
+/// Whoever else opens the database (`soulbox key`, a backup) and finds no lock takes itself for the
+/// last, and removes the log that this process still writes to. A process loses all its locks on a
+/// file when it closes any descriptor of it.
+#[tokio::test]
+async fn other_processes_see_that_the_database_is_in_use() {
+    use std::os::unix::fs::MetadataExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("soulbox.db");
+    let store = Store::open(&path).await.unwrap();
+    let inode = std::fs::metadata(&path).unwrap().ino().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let ours = std::process::id().to_string();
+    let held = locks.lines().any(|line| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        fields.contains(&"POSIX")
+            && fields.contains(&ours.as_str())
+            && fields
+                .iter()
+                .any(|field| field.ends_with(&format!(":{inode}")))
+    });
+    assert!(held, "{locks}");
+    drop(store);
+}
+
 #[tokio::test]
 async fn a_second_start_finds_what_the_first_one_wrote() {
     let folder = tempfile::tempdir().unwrap();
