@@ -12,7 +12,10 @@ use std::{
 use soulbox_node::LocalNode;
 use soulbox_runtime::{Error, Node, NodeEvent};
 use soulbox_types::{EndReason, Kept, SandboxId, SandboxState, UnixMillis};
-use tokio::sync::{Notify, broadcast};
+use tokio::{
+    sync::{Notify, broadcast},
+    task::JoinHandle,
+};
 
 #[path = "support/machine.rs"]
 mod machine;
@@ -46,6 +49,16 @@ impl World {
     async fn resume(&self, id: &SandboxId) -> soulbox_runtime::Result<Kept> {
         let later = UnixMillis::now().plus(LONG);
         self.node.resume(id, later, Kept::Memory).await
+    }
+
+    /// When this returns its end has begun, and waits for what is under way.
+    async fn begin_to_kill(&self, id: &SandboxId) -> JoinHandle<soulbox_runtime::Result<()>> {
+        let (node, target) = (Arc::clone(&self.node), id.clone());
+        let killing = tokio::spawn(async move { node.destroy(&target, EndReason::Killed).await });
+        while self.node.get(id).is_some() {
+            tokio::task::yield_now().await;
+        }
+        killing
     }
 
     fn file(&self, id: &SandboxId, name: &str) -> PathBuf {
@@ -189,13 +202,7 @@ async fn a_kill_during_a_resume_wins_and_is_the_only_end() {
     while !world.runs(&id) {
         tokio::task::yield_now().await;
     }
-    let killing = tokio::spawn({
-        let (node, id) = (Arc::clone(&world.node), id.clone());
-        async move { node.destroy(&id, EndReason::Killed).await }
-    });
-    while world.node.get(&id).is_some() {
-        tokio::task::yield_now().await;
-    }
+    let killing = world.begin_to_kill(&id).await;
     gate.notify_one();
     assert!(matches!(
         resuming.await.unwrap(),
@@ -221,13 +228,7 @@ async fn a_kill_during_a_pause_wins_and_is_the_only_end() {
     while world.runs(&id) {
         tokio::task::yield_now().await;
     }
-    let killing = tokio::spawn({
-        let (node, id) = (Arc::clone(&world.node), id.clone());
-        async move { node.destroy(&id, EndReason::Killed).await }
-    });
-    while world.node.get(&id).is_some() {
-        tokio::task::yield_now().await;
-    }
+    let killing = world.begin_to_kill(&id).await;
     gate.notify_one();
     assert!(matches!(
         pausing.await.unwrap(),
@@ -290,13 +291,7 @@ async fn who_asks_for_an_end_that_is_under_way_waits_for_it() {
     while !world.file(&id, "spec.json").exists() {
         tokio::task::yield_now().await;
     }
-    let killing = tokio::spawn({
-        let (node, id) = (Arc::clone(&world.node), id.clone());
-        async move { node.destroy(&id, EndReason::Killed).await }
-    });
-    while world.node.get(&id).is_some() {
-        tokio::task::yield_now().await;
-    }
+    let killing = world.begin_to_kill(&id).await;
     gate.notify_one();
     creating.await.unwrap().unwrap_err();
     assert!(
