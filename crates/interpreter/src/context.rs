@@ -32,6 +32,8 @@ pub(crate) struct Context {
 pub(crate) struct Turn {
     /// The sandbox's variables, once they were set in this kernel.
     pub(crate) globals: Option<Variables>,
+    /// Whether a cell was sent to this kernel: it may have state.
+    pub(crate) used: bool,
     /// Something that the next run must be told: its state is not what it expects.
     pub(crate) notice: Option<String>,
 }
@@ -74,12 +76,31 @@ impl Context {
     pub(crate) async fn start(&self, turn: &mut Turn) -> Result<Rc<Kernel>, Error> {
         self.end_kernel();
         turn.globals = None;
+        turn.used = false;
         let kernel = Rc::new(self.launcher.start(&self.language, &self.folder()).await?);
         // Removed while it was starting: nobody would ever end it.
         if !self.removed.get() {
             *self.kernel.borrow_mut() = Some(Rc::clone(&kernel));
         }
         Ok(kernel)
+    }
+
+    /// A kernel that has run nothing is exchanged for a new one, which is up before the old one goes.
+    /// Whoever comes in between has the old one, as if nothing had happened.
+    pub(crate) async fn renew_unused(&self) -> Result<(), Error> {
+        let unused = || {
+            let has_kernel = self.kernel.borrow().is_some() && !self.removed.get();
+            has_kernel && self.turn.try_lock().is_ok_and(|turn| !turn.used)
+        };
+        if !unused() {
+            return Ok(());
+        }
+        let kernel = Rc::new(self.launcher.start(&self.language, &self.folder()).await?);
+        if unused() {
+            self.end_kernel();
+            *self.kernel.borrow_mut() = Some(kernel);
+        }
+        Ok(())
     }
 
     pub(crate) async fn restart(&self) -> Result<(), Error> {

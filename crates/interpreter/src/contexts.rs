@@ -92,6 +92,19 @@ impl Contexts {
         Ok(())
     }
 
+    /// For ever: what was made before the libraries were loaded, and not used since, gets them too.
+    pub(crate) async fn keep_preloaded(&self) {
+        loop {
+            self.launcher.preloaded().await;
+            for context in self.list().iter().filter(|each| each.language.is_python()) {
+                if let Err(error) = context.renew_unused().await {
+                    eprintln!("soulbox-interpreter: a kernel is not renewed: {error}");
+                }
+            }
+            crate::memory::trim();
+        }
+    }
+
     pub(crate) fn remove(&self, id: &str) -> Result<(), Error> {
         let context = self.find(id)?;
         self.list.borrow_mut().retain(|known| known.id != id);

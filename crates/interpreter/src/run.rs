@@ -119,6 +119,7 @@ async fn show(
             return client.fail(&Failure::new("WebSocketError", text)).await;
         }
     };
+    turn.used = true;
     client
         .wait_for(prepare(context, turn, request, &kernel))
         .await?;

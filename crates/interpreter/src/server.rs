@@ -64,6 +64,8 @@ pub(crate) async fn serve(options: Options) -> Result<(), Error> {
     }
     crate::memory::trim();
     tokio::task::spawn_local(http::serve(Rc::clone(&server), listener));
+    let renewed = Rc::clone(&server);
+    tokio::task::spawn_local(async move { renewed.contexts.keep_preloaded().await });
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

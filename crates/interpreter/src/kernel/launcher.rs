@@ -12,6 +12,8 @@ use std::{
     rc::Rc,
 };
 
+use tokio::sync::Notify;
+
 use super::{
     Kernel, Process, bash, jupyter,
     spec::{self, Folders, Spec},
@@ -36,6 +38,7 @@ pub(crate) struct Launcher {
     state: PathBuf,
     use_zygotes: bool,
     zygotes: RefCell<HashMap<String, Rc<Zygote>>>,
+    preloaded: Rc<Notify>,
 }
 
 /// A kernel's own folder, gone with it.
@@ -48,7 +51,13 @@ impl Launcher {
             state,
             use_zygotes,
             zygotes: RefCell::default(),
+            preloaded: Rc::default(),
         }
+    }
+
+    /// Waits until kernels that are started from now on have more loaded than those before.
+    pub(crate) async fn preloaded(&self) {
+        self.preloaded.notified().await;
     }
 
     /// Whether there is a kernel for the language, without starting it.
@@ -118,7 +127,7 @@ impl Launcher {
         if let Some(zygote) = known.filter(|zygote| zygote.is_alive()) {
             return Ok(zygote);
         }
-        let zygote = Rc::new(Zygote::start(argv, &spec.env).await?);
+        let zygote = Rc::new(Zygote::start(argv, &spec.env, Rc::clone(&self.preloaded)).await?);
         self.zygotes
             .borrow_mut()
             .insert(spec.name.clone(), Rc::clone(&zygote));

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! → {"connection_file": "…", "cwd": "…"}
-//! ← {"ready": true}                        once, when everything is loaded
+//! ← {"ready": true}                        once, when kernels can be forked
+//! ← {"preloaded": true}                    at most once: later kernels have the libraries loaded
 //! ← {"started": 17}                        for each request, in order
 //! ← {"exited": 17, "code": 0} or {"exited": 17, "signal": 9}
 //! ```
@@ -33,7 +34,7 @@ use tokio::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::{Mutex, oneshot, watch},
+    sync::{Mutex, Notify, oneshot, watch},
     task::JoinHandle,
     time::timeout,
 };
@@ -58,6 +59,7 @@ struct Shared {
     ready: Cell<Option<oneshot::Sender<()>>>,
     started: RefCell<VecDeque<oneshot::Sender<Started>>>,
     kernels: RefCell<HashMap<i32, watch::Sender<Option<Exit>>>>,
+    preloaded: Rc<Notify>,
 }
 
 /// A new kernel, and where its end will be told.
@@ -73,6 +75,10 @@ enum Line {
         #[serde(rename = "ready")]
         _ready: bool,
     },
+    Preloaded {
+        #[serde(rename = "preloaded")]
+        _preloaded: bool,
+    },
     Started {
         started: i32,
     },
@@ -84,7 +90,12 @@ enum Line {
 }
 
 impl Zygote {
-    pub(super) async fn start(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<Self> {
+    /// `preloaded` hears of it when its kernels are worth more than those before.
+    pub(super) async fn start(
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+        preloaded: Rc<Notify>,
+    ) -> io::Result<Self> {
         let (near, far) = StdUnixStream::pair()?;
         near.set_nonblocking(true)?;
         let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -101,6 +112,7 @@ impl Zygote {
         let (tell_ready, ready) = oneshot::channel();
         let shared = Rc::new(Shared {
             ready: Cell::new(Some(tell_ready)),
+            preloaded,
             ..Shared::default()
         });
         let task = tokio::task::spawn_local(read(Rc::clone(&shared), source));
@@ -164,6 +176,7 @@ async fn read(shared: Rc<Shared>, source: OwnedReadHalf) {
                     let _no_longer_waiting = ready.send(());
                 }
             }
+            Ok(Line::Preloaded { .. }) => shared.preloaded.notify_one(),
             Ok(Line::Started { started }) => {
                 let Some(pid) = Pid::from_raw(started) else {
                     break;

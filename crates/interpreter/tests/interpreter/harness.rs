@@ -1,6 +1,7 @@
 //! Starts the server on a port of its own, with an envd of its own, and speaks HTTP to it.
 
 use std::{
+    collections::BTreeSet,
     env,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) struct Server {
     child: Child,
     port: u16,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 pub(crate) struct Answer {
@@ -29,6 +30,11 @@ pub(crate) struct Answer {
 impl Server {
     /// With the sandbox's variables that its envd shall tell.
     pub(crate) fn start(variables: &Value) -> Self {
+        Self::start_in(variables, &[])
+    }
+
+    /// With variables of its own environment, too, which its kernels inherit.
+    pub(crate) fn start_in(variables: &Value, environment: &[(&str, &str)]) -> Self {
         let state = tempfile::tempdir().unwrap();
         let port = free_port();
         let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel");
@@ -41,15 +47,13 @@ impl Server {
             .arg(state.path().join("s"))
             .arg("--home")
             .arg(state.path())
+            .current_dir(state.path())
             .env("PATH", path())
+            .envs(environment.iter().copied())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Self {
-            child,
-            port,
-            _state: state,
-        };
+        let server = Self { child, port, state };
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "the server does not listen");
@@ -61,6 +65,17 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Where contexts are, and the server too.
+    pub(crate) fn home(&self) -> &Path {
+        self.state.path()
+    }
+
+    /// The folders of the kernels that live: each has one of its own, with a name of its own.
+    pub(crate) fn kernels(&self) -> BTreeSet<PathBuf> {
+        let folders = std::fs::read_dir(self.state.path().join("s/kernels")).unwrap();
+        folders.map(|folder| folder.unwrap().path()).collect()
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -132,6 +147,15 @@ impl Drop for Server {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _status = self.child.wait();
+    }
+}
+
+/// Waits until something is so. Fails with its name.
+pub(crate) fn eventually(what: &str, so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "it never came to pass: {what}");
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

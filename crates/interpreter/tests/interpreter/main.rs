@@ -9,5 +9,6 @@ mod bash;
 mod harness;
 mod java;
 mod javascript;
+mod preload;
 mod protocol;
 mod python;

@@ -42,8 +42,11 @@ fn a_kernel_that_dies_says_so_and_a_new_one_is_there() {
     let Some(server) = server() else { return };
     let (name, value_of_error) = error(&server.run("import os; os.kill(os.getpid(), 9)"));
     assert_eq!(name, "ContextRestarting");
-    assert!(value_of_error.starts_with("Context was restarted: the kernel was killed (signal 9)"));
-    assert!(value_of_error.contains("memory"));
+    // Not for lack of memory, which is only told when it was counted.
+    assert_eq!(
+        value_of_error,
+        "Context was restarted: the kernel was killed (signal 9)"
+    );
     assert_eq!(value(&server, "1 + 1"), "2");
 }
 

@@ -5,15 +5,20 @@ import os
 import sys
 
 import zmq
-from ipykernel.iostream import IOPubThread
-from ipykernel.ipkernel import IPythonKernel
-from ipykernel.kernelapp import IPKernelApp
-from ipykernel.zmqshell import ZMQInteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from . import formatters, images
-from .output import PatientStream
+from .lean import later, unavailable
+
+# Nobody completes names here, and there is no terminal.
+with unavailable("jedi"), later("IPython", "terminal.embed", "embed"):
+    from ipykernel.iostream import IOPubThread
+    from ipykernel.ipkernel import IPythonKernel
+    from ipykernel.kernelapp import IPKernelApp
+    from ipykernel.zmqshell import ZMQInteractiveShell
+
+    from . import formatters, images
+    from .output import PatientStream
 
 # Few: what a slow client has not taken stays in the program that makes it.
 MESSAGES_AHEAD = 16
@@ -82,23 +87,11 @@ def settings(connection_file):
     return config
 
 
-@contextlib.contextmanager
-def unavailable(name):
-    """Nobody steps through cells: the debugger would be megabytes and a tenth of a second for nothing."""
-    known = sys.modules.get(name)
-    sys.modules[name] = None
-    try:
-        yield
-    finally:
-        del sys.modules[name]
-        if known is not None:
-            sys.modules[name] = known
-
-
 def run(connection_file):
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     os.environ.pop("JPY_PARENT_PID", None)
     app = KernelApp.instance(config=settings(connection_file))
+    # Nobody steps through cells: the debugger would be megabytes and a tenth of a second for nothing.
     with unavailable("debugpy"):
         app.initialize(["--IPKernelApp.capture_fd_output=True"])
     shell = app.shell
