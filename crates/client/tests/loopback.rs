@@ -426,11 +426,18 @@ async fn files_go_up_and_come_down_whole() {
     })
     .await;
     let envd = envd(&client);
-    let chunks = stream::iter(["con", "tent"].map(|chunk| Ok(Bytes::from(chunk))));
-    envd.upload("/tmp/a b", chunks).await.unwrap();
+    let chunks = || stream::iter(["con", "tent"].map(|chunk| Ok(Bytes::from(chunk))));
+    envd.upload("/tmp/a b", None, chunks()).await.unwrap();
     let seen = log.last();
     assert_eq!(seen.body, "content");
     assert_eq!(seen.target, "/files?path=%2Ftmp%2Fa%20b&username=root");
+    assert_eq!(seen.headers["transfer-encoding"], "chunked");
+
+    envd.upload("/tmp/a b", Some(7), chunks()).await.unwrap();
+    let seen = log.last();
+    assert_eq!(seen.body, "content");
+    assert_eq!(seen.headers["content-length"], "7");
+    assert!(!seen.headers.contains_key("transfer-encoding"));
 
     let mut download = envd.download("/tmp/a b").await.unwrap();
     assert_eq!(download.length, Some(7));
@@ -448,7 +455,10 @@ async fn a_source_that_cannot_be_read_is_not_blamed_on_the_server() {
         Ok(Bytes::from("a")),
         Err(std::io::Error::other("disk on fire")),
     ]);
-    let error = envd(&client).upload("/tmp/a", broken).await.unwrap_err();
+    let error = envd(&client)
+        .upload("/tmp/a", None, broken)
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Source(_)), "{error:?}");
 }
 

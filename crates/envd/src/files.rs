@@ -8,7 +8,8 @@ pub(crate) mod metadata;
 mod range;
 mod signature;
 mod sink;
-mod source;
+pub(crate) mod source;
+pub(crate) mod threads;
 pub(crate) mod upload;
 
 use std::{path::PathBuf, rc::Rc};

@@ -2,19 +2,29 @@
 
 pub(crate) mod body;
 pub(crate) mod cors;
+mod direct;
 pub(crate) mod reply;
+pub(crate) mod socket;
 
-use std::{cell::Cell, convert::Infallible, rc::Rc, time::Duration};
+use std::{
+    cell::Cell, convert::Infallible, future::poll_fn, pin::Pin, rc::Rc, task::Poll, time::Duration,
+};
 
-use http::{Method, Request, Response, StatusCode, header};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request};
+use hyper::{
+    body::Incoming,
+    server::conn::http1::{self, Parts},
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
-use self::{body::Body, reply::Failure};
+use self::{body::Body, direct::Direct, reply::Failure, socket::SocketBody};
 use crate::{
     auth::{self, Token},
-    control, files, memory, rpc,
+    control,
+    files::{self, upload::body::UploadBody},
+    memory, rpc,
     state::Envd,
     transfer,
 };
@@ -51,18 +61,39 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
         let envd = Rc::clone(&envd);
         tokio::task::spawn_local(async move {
             let _open = open;
-            let service = service_fn(|request| {
-                let envd = Rc::clone(&envd);
-                async move { Ok::<_, Infallible>(handle(envd, request).await) }
-            });
-            let _client_gone = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(IDLE)
-                .max_buf_size(MAX_BUFFER)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+            converse(&envd, stream).await;
             memory::tidy_soon(&envd);
         });
+    }
+}
+
+/// Answers what comes over one connection.
+async fn converse(envd: &Rc<Envd>, stream: TcpStream) {
+    let direct = Direct::default();
+    let service = service_fn(|request: Request<Incoming>| {
+        let (envd, direct) = (Rc::clone(envd), direct.clone());
+        async move {
+            let way = direct.way_of(&request);
+            let request = way.take_request(request).await;
+            let response = handle(envd, request).await;
+            Ok::<_, Infallible>(way.take_answer(response).await)
+        }
+    });
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .max_buf_size(MAX_BUFFER)
+        .serve_connection(TokioIo::new(stream), service);
+    let taken = poll_fn(|cx| {
+        let ended = Pin::new(&mut connection).poll(cx).map(|_client_gone| None);
+        match direct.taken() {
+            Some(taken) => Poll::Ready(Some(taken)),
+            None => ended,
+        }
+    });
+    if let Some(taken) = taken.await {
+        let Parts { io, read_buf, .. } = connection.into_parts();
+        let _client_gone = taken.go_on(envd, io.into_inner(), read_buf).await;
     }
 }
 
@@ -87,14 +118,24 @@ impl Drop for Open {
 
 async fn handle(envd: Rc<Envd>, request: Request<Incoming>) -> Response<Body> {
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let mut response = if cors::is_preflight(&request) {
-        cors::preflight(&request)
+    let result = if cors::is_preflight(&request) {
+        Ok(cors::preflight(&request))
     } else {
-        route(envd, request)
-            .await
-            .unwrap_or_else(Failure::into_response)
+        route(envd, request).await
     };
-    cors::expose(origin.as_ref(), response.headers_mut());
+    finish(origin.as_ref(), result)
+}
+
+/// `POST /files` over a connection that hyper gave back.
+async fn answer_upload(envd: &Rc<Envd>, parts: request::Parts, body: SocketBody) -> Response<Body> {
+    let origin = parts.headers.get(header::ORIGIN).cloned();
+    let result = files::upload::handle(envd, &parts, UploadBody::in_socket(body)).await;
+    finish(origin.as_ref(), result)
+}
+
+fn finish(origin: Option<&HeaderValue>, result: Result<Response<Body>, Failure>) -> Response<Body> {
+    let mut response = result.unwrap_or_else(Failure::into_response);
+    cors::expose(origin, response.headers_mut());
     response
 }
 
@@ -121,7 +162,10 @@ async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Bo
         "/health" if get => return Ok(control::health()),
         // These two take a signature in place of the token, and check it themselves.
         "/files" if get => return files::download::handle(&envd, &request),
-        "/files" if post => return files::upload::handle(&envd, request).await,
+        "/files" if post => {
+            let (parts, body) = request.into_parts();
+            return files::upload::handle(&envd, &parts, UploadBody::new(body)).await;
+        }
         control if is_control(control) => {
             if !auth::is_node(&envd, request.headers()) {
                 return Err(Failure::unauthorised("this route is the node's own"));

@@ -31,7 +31,7 @@ mod transfer;
 mod users;
 mod watch;
 
-use std::{io, process::ExitCode, rc::Rc, time::Duration};
+use std::{io, process::ExitCode, rc::Rc};
 
 use tokio::{
     net::TcpListener,
@@ -43,12 +43,6 @@ use crate::{
     startup::{Options, Startup},
     state::Envd,
 };
-
-/// File work needs few threads, with small stacks. They stay: when a sandbox is full of processes,
-/// no new thread can be made, and its files must still be reachable.
-const FILE_THREADS: usize = 4;
-const FILE_THREAD_STACK: usize = 256 << 10;
-const FILE_THREAD_IDLE: Duration = Duration::from_hours(24 * 365);
 
 fn main() -> ExitCode {
     match run() {
@@ -68,9 +62,6 @@ fn run() -> Result<(), startup::Error> {
     let startup = Startup::new(&options)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(FILE_THREADS)
-        .thread_stack_size(FILE_THREAD_STACK)
-        .thread_keep_alive(FILE_THREAD_IDLE)
         .build()
         .map_err(startup::Error::Runtime)?;
     LocalSet::new().block_on(&runtime, serve(options, startup))
@@ -83,6 +74,7 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     let listener = TcpListener::bind(("0.0.0.0", options.port))
         .await
         .map_err(|e| startup::Error::Listen(options.port, e))?;
+    soulbox_sys::send_unpaced(&listener);
     let Startup { config, ready } = startup;
     // Anywhere but in a sandbox, /run is somebody else's.
     let markers = if startup::is_init() {
@@ -100,7 +92,6 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     }
     tokio::task::spawn_local(process::reaper::run(Rc::clone(&envd), child_died));
     tokio::task::spawn_local(http::serve(Rc::clone(&envd), listener));
-    tokio::task::spawn_blocking(|| {});
     envd.logs.info("envd", "ready", []);
     startup::tell_ready(ready);
 

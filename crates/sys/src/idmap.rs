@@ -32,11 +32,6 @@ pub fn restricted_copy(path: &Path, attributes: u64) -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Adds `MOUNT_ATTR_*` flags to an open mount where it is.
-pub fn restrict(mount: &OwnedFd, attributes: u64) -> io::Result<()> {
-    set_attributes(mount, &attributes_only(attributes))
-}
-
 fn detached_copy(path: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     Ok(open_tree(rustix::fs::CWD, path, flags)?)

@@ -113,15 +113,20 @@ impl Envd {
     }
 
     /// Writes a whole file, with its missing parents. Any length; ends early when no byte moves
-    /// for a minute.
+    /// for a minute. Whoever knows the `length` should tell it: without one the body goes in HTTP's
+    /// chunks, and everybody on its way takes them apart and puts them together again.
     pub async fn upload(
         &self,
         path: &str,
+        length: Option<u64>,
         content: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<()> {
-        let request = self
+        let mut request = self
             .request(Method::POST, &self.files_path(path))?
             .header(header::CONTENT_TYPE, "application/octet-stream");
+        if let Some(length) = length {
+            request = request.header(header::CONTENT_LENGTH, length);
+        }
         let answer = upload::send(&self.transport, request, content).await?;
         if answer.status.is_success() {
             Ok(())

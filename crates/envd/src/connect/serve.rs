@@ -170,8 +170,9 @@ pub(crate) async fn server_stream<Req: Wire + 'static, Res: Wire + 'static>(
             return respond(StatusCode::OK, codec.stream_type(), body);
         }
     };
-    // One frame waits while another is written: enough to keep the socket busy.
-    let (frames, receiver) = mpsc::channel(1);
+    // The last message and the end of the stream come together, and leave in one write: each of
+    // them alone would wake everybody up to the client.
+    let (frames, receiver) = mpsc::channel(2);
     // Its own task: what the handler does may outlive the client.
     tokio::task::spawn_local(async move {
         let sink = Sink {

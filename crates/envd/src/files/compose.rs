@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 
-use super::{resolve, source::blocking, upload::Written};
+use super::{resolve, threads::blocking, upload::Written};
 use crate::{
     connect::frame,
     files::metadata::Metadata,

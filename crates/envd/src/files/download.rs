@@ -12,7 +12,7 @@ use super::{
     encoding::{self, Encoding},
     range::{self, Part},
     resolve,
-    source::{read_chunk, stream},
+    source::{FilePart, read_chunk, stream},
 };
 use crate::{
     http::{body::Body, reply::Failure},
@@ -135,7 +135,7 @@ pub(crate) fn handle(
         Body::full(bytes.to_vec())
     } else {
         seek(&file, SeekFrom::Start(first)).map_err(|e| failed(e.into()))?;
-        stream(file, Some(length), false)
+        Body::File(Some(FilePart::new(file, first, length)))
     };
     Ok(response)
 }

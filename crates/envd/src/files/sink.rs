@@ -1,29 +1,37 @@
-//! Writes an upload to its file, a buffer at a time.
+//! Writes an upload to its file, some pieces at a time, while the next are received.
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, IoSlice, Write},
     os::fd::OwnedFd,
     path::Path,
+    sync::Arc,
 };
 
+use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat, ftruncate, open};
 
-use super::source::blocking;
+use super::threads::{Work, blocking};
 use crate::{http::reply::Failure, paths, users::User};
 
-const BUFFER: usize = 256 << 10;
+/// Written by a file thread at a time. While it writes, as much is received.
+const BATCH: usize = 256 << 10;
 /// A write this small is done at once; a thread would cost more.
 const SMALL: usize = 64 << 10;
+/// Emptying a file of this size keeps others waiting.
+const MUCH: i64 = 8 << 20;
+/// A smaller piece is copied: however small, it may keep a whole receive buffer alive.
+const WORTH_KEEPING: usize = 16 << 10;
 
 pub(super) struct FileSink {
-    file: Option<File>,
-    buffer: Vec<u8>,
+    file: Arc<File>,
+    waiting: Batch,
+    writing: Option<Work<io::Result<()>>>,
 }
 
 impl FileSink {
     /// Makes or empties the file. Watchers see a new one as create, then chown, then one write.
-    pub(super) fn create(path: &Path, user: &User) -> Result<Self, Failure> {
+    pub(super) async fn create(path: &Path, user: &User) -> Result<Self, Failure> {
         let shown = path.display();
         if path.is_dir() {
             return Err(Failure::bad_request(format!(
@@ -43,8 +51,16 @@ impl FileSink {
                 "path '{shown}' is not a regular file"
             )));
         }
-        if found.st_size > 0 {
-            ftruncate(&file, 0).map_err(failed)?;
+        let file = Arc::new(File::from(file));
+        match found.st_size {
+            0 => {}
+            1..MUCH => ftruncate(&file, 0).map_err(failed)?,
+            _ => {
+                let file = Arc::clone(&file);
+                let emptied = blocking(move || ftruncate(&file, 0)).await;
+                let emptied = emptied.and_then(|emptied| Ok(emptied?));
+                emptied.map_err(|e| Failure::io(format!("error writing '{shown}'"), &e))?;
+            }
         }
         fchown(
             &file,
@@ -53,50 +69,84 @@ impl FileSink {
         )
         .map_err(failed)?;
         Ok(Self {
-            file: Some(file.into()),
-            buffer: Vec::new(),
+            file,
+            waiting: Batch::default(),
+            writing: None,
         })
     }
 
-    pub(super) async fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
-        while !data.is_empty() {
-            let take = data.len().min(BUFFER - self.buffer.len());
-            let (now, later) = data.split_at(take);
-            self.buffer.extend_from_slice(now);
-            data = later;
-            if self.buffer.len() >= BUFFER {
-                self.flush().await?;
-            }
+    pub(super) async fn write(&mut self, data: Bytes) -> io::Result<()> {
+        self.waiting.add(data);
+        if self.waiting.length < BATCH {
+            return Ok(());
         }
+        self.written().await?;
+        let (file, batch) = (Arc::clone(&self.file), std::mem::take(&mut self.waiting));
+        self.writing = Some(blocking(move || batch.write_to(&file)));
         Ok(())
     }
 
     /// Writes what is left and gives the file back.
-    pub(super) async fn finish(mut self) -> io::Result<File> {
-        self.flush().await?;
-        self.file.ok_or_else(gone)
+    pub(super) async fn finish(mut self) -> io::Result<Arc<File>> {
+        self.written().await?;
+        let (file, batch) = (Arc::clone(&self.file), self.waiting);
+        if batch.length <= SMALL {
+            batch.write_to(&file)?;
+        } else {
+            blocking(move || batch.write_to(&file)).await??;
+        }
+        Ok(self.file)
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
-        let mut file = self.file.take().ok_or_else(gone)?;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let written = if buffer.len() <= SMALL {
-            let written = file.write_all(&buffer);
-            self.file = Some(file);
-            written
+    /// Returns when nothing is being written.
+    pub(super) async fn written(&mut self) -> io::Result<()> {
+        match self.writing.take() {
+            Some(writing) => writing.await?,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Pieces to be written together.
+#[derive(Default)]
+struct Batch {
+    pieces: Vec<Bytes>,
+    /// Small ones, after all the others.
+    copied: BytesMut,
+    length: usize,
+}
+
+impl Batch {
+    fn add(&mut self, data: Bytes) {
+        self.length += data.len();
+        if data.len() < WORTH_KEEPING {
+            self.copied.extend_from_slice(&data);
         } else {
-            let (file, returned, written) = blocking(move || {
-                let written = file.write_all(&buffer);
-                (file, buffer, written)
-            })
-            .await?;
-            self.file = Some(file);
-            buffer = returned;
-            written
-        };
-        buffer.clear();
-        self.buffer = buffer;
-        written
+            self.keep_copied();
+            self.pieces.push(data);
+        }
+    }
+
+    fn keep_copied(&mut self) {
+        if !self.copied.is_empty() {
+            self.pieces.push(self.copied.split().freeze());
+        }
+    }
+
+    /// Blocking.
+    fn write_to(mut self, mut file: &File) -> io::Result<()> {
+        self.keep_copied();
+        let mut slices: Vec<IoSlice<'_>> = self.pieces.iter().map(|p| IoSlice::new(p)).collect();
+        let mut left = slices.as_mut_slice();
+        while !left.is_empty() {
+            match file.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -113,8 +163,4 @@ fn open_for_writing(path: &Path) -> Result<OwnedFd, Failure> {
             _ => Failure::io(format!("error opening '{shown}'"), &e.into()),
         }
     })
-}
-
-fn gone() -> io::Error {
-    io::Error::other("the file was lost by a failed write")
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     time::Duration,
 };
 
@@ -10,11 +10,50 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use tokio::sync::mpsc;
 
+use super::threads::blocking;
 use crate::http::body::{Body, BodyError};
 
 const CHUNK: usize = 128 << 10;
 /// A client that takes nothing for this long is cut.
-const STALLED: Duration = Duration::from_mins(5);
+pub(crate) const STALLED: Duration = Duration::from_mins(5);
+
+/// So many bytes of a file, of which it has more than are worth keeping in memory.
+pub(crate) struct FilePart {
+    file: OwnedFd,
+    at: u64,
+    left: u64,
+}
+
+impl FilePart {
+    /// The file stands at `first`.
+    pub(super) fn new(file: OwnedFd, first: u64, length: u64) -> Self {
+        Self {
+            file,
+            at: first,
+            left: length,
+        }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.left
+    }
+
+    pub(crate) fn stream(self) -> Body {
+        stream(self.file, Some(self.left), false)
+    }
+
+    /// Lets the kernel move some of it into a socket; how much it was. Blocking.
+    pub(crate) fn send_some(&mut self, socket: impl AsFd, most: usize) -> io::Result<usize> {
+        let most = most.min(usize::try_from(self.left).unwrap_or(most));
+        let sent = rustix::fs::sendfile(socket, &self.file, Some(&mut self.at), most)?;
+        if sent == 0 && most > 0 {
+            // Somebody cut the file while it was sent.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left = self.left.saturating_sub(sent as u64);
+        Ok(sent)
+    }
+}
 
 pub(super) type Frames = mpsc::Sender<Result<Bytes, BodyError>>;
 
@@ -131,12 +170,4 @@ async fn send(frames: &Frames, chunk: Vec<u8>) -> bool {
         tokio::time::timeout(STALLED, frames.send(Ok(chunk.into()))).await,
         Ok(Ok(()))
     )
-}
-
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)
 }

@@ -1,19 +1,22 @@
 //! `POST /files`.
 
 pub(crate) mod body;
+mod splice;
 
 use std::{
     collections::HashSet,
+    fs::File,
     path::{Path, PathBuf},
     rc::Rc,
+    sync::Arc,
 };
 
-use http::{Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{Response, StatusCode, header, request};
 use multer::Multipart;
 use serde::Serialize;
 
-use self::body::UploadBody;
+use self::body::{Unread, UploadBody};
 use super::{
     Query,
     metadata::{self, Metadata},
@@ -51,10 +54,9 @@ impl Written {
 
 pub(crate) async fn handle(
     envd: &Rc<Envd>,
-    request: Request<Incoming>,
+    parts: &request::Parts,
+    mut body: UploadBody,
 ) -> Result<Response<Body>, Failure> {
-    let (parts, body) = request.into_parts();
-    let mut body = UploadBody::new(body);
     let query = Query::parse(parts.uri.query());
     query.authorise(envd, &parts.headers, "write")?;
     let user = query.user(envd)?;
@@ -82,9 +84,9 @@ pub(crate) async fn handle(
     } else if media_type.starts_with("multipart/") {
         let boundary = boundary(content_type)
             .ok_or_else(|| Failure::bad_request("the multipart body has no boundary"))?;
-        upload
-            .parts(&query, Multipart::new(body.into_stream(), boundary))
-            .await?
+        let unread = Arc::<Unread>::default();
+        let form = Multipart::new(body.into_stream(Arc::clone(&unread)), boundary);
+        upload.parts(&query, form, &unread).await?
     } else {
         return Err(Failure::bad_request(format!(
             "unsupported content type: '{content_type}'"
@@ -110,28 +112,43 @@ impl Upload<'_> {
             ));
         }
         let path = resolve(self.envd, &query.path, &self.user)?;
-        let mut sink = FileSink::create(&path, &self.user)?;
-        while let Some(data) = body.next().await? {
-            sink.write(&data)
-                .await
-                .map_err(|e| write_failed(&path, &e))?;
+        let mut sink = FileSink::create(&path, &self.user).await?;
+        if let Some(plain) = body.plain_in_socket() {
+            while let Some(data) = plain.early() {
+                let written = sink.write(data).await;
+                written.map_err(|e| write_failed(&path, &e))?;
+            }
+            let file = sink.finish().await.map_err(|e| write_failed(&path, &e))?;
+            let (socket, left) = plain.rest();
+            splice::receive(socket, &file, left, |e| write_failed(&path, e)).await?;
+            return Ok(self.written(&path, &file));
         }
-        self.finish(path, sink).await
+        self.fill(path, sink, async || body.next().await).await
     }
 
     async fn parts(
         &self,
         query: &Query,
         mut multipart: Multipart<'_>,
+        unread: &Unread,
     ) -> Result<Vec<Written>, Failure> {
         let mut written = Vec::new();
         let mut taken: HashSet<PathBuf> = HashSet::new();
         while let Some(mut part) = multipart.next_field().await.map_err(multipart_failed)? {
-            if part.name() != Some("file") {
+            unread.gave_something_back();
+            let is_file = part.name() == Some("file");
+            let file_name = part.file_name().map(str::to_owned);
+            let mut next = async || {
+                let chunk = part.chunk().await.map_err(multipart_failed);
+                unread.gave_something_back();
+                chunk
+            };
+            if !is_file {
+                while next().await?.is_some() {}
                 continue;
             }
-            let name = match (query.path.as_str(), part.file_name()) {
-                ("", Some(name)) if !name.is_empty() => name.to_owned(),
+            let name = match (query.path.as_str(), file_name) {
+                ("", Some(name)) if !name.is_empty() => name,
                 ("", _) => {
                     return Err(Failure::bad_request(
                         "a part has no filename and the request no path",
@@ -146,21 +163,37 @@ impl Upload<'_> {
                     path.display()
                 )));
             }
-            let mut sink = FileSink::create(&path, &self.user)?;
-            while let Some(data) = part.chunk().await.map_err(multipart_failed)? {
-                sink.write(&data)
-                    .await
-                    .map_err(|e| write_failed(&path, &e))?;
-            }
-            written.push(self.finish(path, sink).await?);
+            let sink = FileSink::create(&path, &self.user).await?;
+            written.push(self.fill(path, sink, next).await?);
         }
         Ok(written)
     }
 
-    async fn finish(&self, path: PathBuf, sink: FileSink) -> Result<Written, Failure> {
+    /// Makes a file of all that comes.
+    async fn fill(
+        &self,
+        path: PathBuf,
+        mut sink: FileSink,
+        mut next: impl AsyncFnMut() -> Result<Option<Bytes>, Failure>,
+    ) -> Result<Written, Failure> {
+        loop {
+            let written = match next().await {
+                Ok(Some(data)) => sink.write(data).await,
+                Ok(None) => break,
+                Err(failure) => {
+                    // Whoever tries again must not meet what is still being written.
+                    let _told_already = sink.written().await;
+                    return Err(failure);
+                }
+            };
+            written.map_err(|e| write_failed(&path, &e))?;
+        }
         let file = sink.finish().await.map_err(|e| write_failed(&path, &e))?;
-        let stored = metadata::replace(&file, &self.metadata);
-        Ok(Written::new(&path, stored))
+        Ok(self.written(&path, &file))
+    }
+
+    fn written(&self, path: &Path, file: &File) -> Written {
+        Written::new(path, metadata::replace(file, &self.metadata))
     }
 }
 
@@ -173,6 +206,13 @@ fn boundary(content_type: &str) -> Option<String> {
             .then(|| value.trim().trim_matches('"'))
     })?;
     (!value.is_empty() && value.len() <= 200).then(|| value.to_owned())
+}
+
+fn stalled() -> Failure {
+    Failure::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "the upload stalled and was given up",
+    )
 }
 
 fn write_failed(path: &Path, error: &std::io::Error) -> Failure {

@@ -1,4 +1,4 @@
-//! Response bodies: whole, or fed by a task through a small channel.
+//! Response bodies: whole, a part of a file, or fed by a task through a small channel.
 
 use std::{
     pin::Pin,
@@ -9,10 +9,15 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use crate::files::source::FilePart;
+
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) enum Body {
     Full(Option<Bytes>),
+    /// Read when the first of it is asked for, if the kernel does not send it by itself
+    /// ([`super::direct`]).
+    File(Option<FilePart>),
     /// Dropped by the server when the client is gone: the sending task sees its channel closed.
     Stream(mpsc::Receiver<Result<Bytes, BodyError>>),
 }
@@ -40,8 +45,15 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
+        let body = self.get_mut();
+        if let Self::File(part) = body
+            && let Some(part) = part.take()
+        {
+            *body = part.stream();
+        }
+        match body {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Self::File(_) => Poll::Ready(None),
             Self::Stream(frames) => frames
                 .poll_recv(cx)
                 .map(|next| next.map(|r| r.map(Frame::data))),
@@ -55,6 +67,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::File(part) => SizeHint::with_exact(part.as_ref().map_or(0, FilePart::length)),
             Self::Stream(_) => SizeHint::default(),
         }
     }

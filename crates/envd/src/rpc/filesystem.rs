@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use super::{entry::entry_info, listing, user, watching};
 use crate::{
     connect::{Call, Code, ConnectError, server_stream, unary},
+    files::threads,
     http::{body::Body, reply::Failure},
     paths,
     proto::{
@@ -194,7 +195,7 @@ fn failed(what: &str, error: &io::Error) -> ConnectError {
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ConnectError> {
-    tokio::task::spawn_blocking(work)
+    threads::blocking(work)
         .await
         .map_err(|e| ConnectError::internal(e.to_string()))
 }

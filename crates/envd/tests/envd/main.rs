@@ -11,6 +11,7 @@
 mod control;
 mod files;
 mod guest;
+mod large_files;
 mod process;
 mod protection;
 mod support;

@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -395,5 +396,27 @@ pub(crate) fn eventually(what: &str, mut check: impl FnMut() -> bool) {
     while !check() {
         assert!(since.elapsed() < PATIENCE, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A small disk.
+pub(crate) struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    pub(crate) fn new(path: &'a Path, size: &str) -> Self {
+        let options = format!("size={size}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "none"])
+            .arg(path)
+            .status()
+            .unwrap();
+        assert!(mounted.success());
+        Self(path)
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
     }
 }

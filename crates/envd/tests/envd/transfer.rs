@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Envd, NODE_TOKEN, Response, eventually};
+use crate::support::{Envd, Mounted, NODE_TOKEN, Response, eventually};
 
 const NODE: (&str, &str) = ("X-Soulbox-Node-Token", NODE_TOKEN);
 
@@ -162,28 +162,6 @@ fn a_full_disk_is_told_and_what_was_unpacked_goes() {
     let answer = copy(&envd, &query, &bomb);
     assert_eq!(answer.status, 507, "{}", answer.text());
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
-}
-
-/// A small disk.
-struct Mounted<'a>(&'a Path);
-
-impl<'a> Mounted<'a> {
-    fn new(path: &'a Path, size: &str) -> Self {
-        let options = format!("size={size}");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "none"])
-            .arg(path)
-            .status()
-            .unwrap();
-        assert!(mounted.success());
-        Self(path)
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
-    }
 }
 
 /// Sends the head and half of the body, then waits until the copy has begun.

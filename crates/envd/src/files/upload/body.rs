@@ -1,17 +1,25 @@
 //! The bytes of an upload: decompressed if need be, and given up when they stop coming.
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use futures_util::Stream;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-use crate::http::reply::Failure;
+use super::stalled;
+use crate::http::{reply::Failure, socket::SocketBody};
 
-const IDLE: Duration = Duration::from_mins(2);
+pub(super) const IDLE: Duration = Duration::from_mins(2);
 /// Compressed bytes at a time: even a bomb's worth of them expands to a few MiB only.
 const GZIP_STEP: usize = 4 << 10;
 
@@ -22,17 +30,30 @@ const DRAIN_BYTES: usize = 16 << 20;
 
 pub(crate) struct UploadBody {
     /// Taken when dropped.
-    body: Option<Incoming>,
+    body: Option<Source>,
     gzip: Option<MultiGzDecoder<Vec<u8>>>,
     /// Received but not yet decompressed.
     waiting: Bytes,
     ended: bool,
 }
 
+enum Source {
+    Hyper(Incoming),
+    Socket(SocketBody),
+}
+
 impl UploadBody {
     pub(crate) fn new(body: Incoming) -> Self {
+        Self::from(Source::Hyper(body))
+    }
+
+    pub(crate) fn in_socket(body: SocketBody) -> Self {
+        Self::from(Source::Socket(body))
+    }
+
+    fn from(source: Source) -> Self {
         Self {
-            body: Some(body),
+            body: Some(source),
             gzip: None,
             waiting: Bytes::new(),
             ended: false,
@@ -51,6 +72,14 @@ impl UploadBody {
             }
         }
         Ok(())
+    }
+
+    /// When its bytes are those of the file, and nobody else's to read.
+    pub(super) fn plain_in_socket(&mut self) -> Option<&mut SocketBody> {
+        match &mut self.body {
+            Some(Source::Socket(body)) if self.gzip.is_none() => Some(body),
+            _ => None,
+        }
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
@@ -79,12 +108,45 @@ impl UploadBody {
     }
 
     /// For multer, which takes whatever is ready before it gives anything back: a pause before each
-    /// piece keeps its buffer at one piece.
-    pub(super) fn into_stream(self) -> impl Stream<Item = Result<Bytes, Failure>> + Send {
-        futures_util::stream::unfold(self, |mut body| async move {
+    /// piece keeps its buffer at one piece. What it has taken and given nothing back for is bounded:
+    /// until it finds where a part begins or ends, it keeps everything.
+    pub(super) fn into_stream(
+        self,
+        unread: Arc<Unread>,
+    ) -> impl Stream<Item = Result<Bytes, Failure>> + Send {
+        futures_util::stream::unfold((self, unread), |(mut body, unread)| async move {
             tokio::task::yield_now().await;
-            body.next().await.transpose().map(|item| (item, body))
+            if unread.is_too_much() {
+                let message = "the form does not keep to its boundary: no part of it begins or \
+                               ends within 8 MiB";
+                return Some((Err(Failure::bad_request(message)), (body, unread)));
+            }
+            let item = body.next().await.transpose()?;
+            if let Ok(data) = &item {
+                unread.add(data.len());
+            }
+            Some((item, (body, unread)))
         })
+    }
+}
+
+/// How much a parser has taken since it last gave something back.
+#[derive(Default)]
+pub(super) struct Unread(AtomicUsize);
+
+impl Unread {
+    const MOST: usize = 8 << 20;
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > Self::MOST
+    }
+
+    pub(super) fn gave_something_back(&self) {
+        self.0.store(0, Ordering::Relaxed);
     }
 }
 
@@ -94,7 +156,11 @@ impl Drop for UploadBody {
             // envd itself ends.
             return;
         }
-        if let Some(mut body) = self.body.take().filter(|body| !body.is_end_stream()) {
+        // What is in a socket is received by those who answer over it.
+        let Some(Source::Hyper(mut body)) = self.body.take() else {
+            return;
+        };
+        if !body.is_end_stream() {
             tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
                 let mut left = DRAIN_BYTES;
                 while let Some(Ok(frame)) = body.frame().await {
@@ -108,26 +174,29 @@ impl Drop for UploadBody {
     }
 }
 
-async fn receive(body: &mut Option<Incoming>) -> Result<Option<Bytes>, Failure> {
-    let Some(body) = body else { return Ok(None) };
-    loop {
-        let frame = tokio::time::timeout(IDLE, body.frame())
-            .await
-            .map_err(|_| {
-                Failure::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "the upload stalled and was given up",
-                )
-            })?;
-        match frame {
-            None => return Ok(None),
-            Some(Err(e)) => return Err(Failure::bad_request(format!("reading the upload: {e}"))),
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) if !data.is_empty() => return Ok(Some(data)),
-                _ => {}
-            },
+async fn receive(body: &mut Option<Source>) -> Result<Option<Bytes>, Failure> {
+    let next = async {
+        match body {
+            None => Ok(None),
+            Some(Source::Hyper(body)) => hyper_data(body).await.map_err(|e| e.to_string()),
+            Some(Source::Socket(body)) => body.next().await.map_err(|e| e.to_string()),
+        }
+    };
+    tokio::time::timeout(IDLE, next)
+        .await
+        .map_err(|_| stalled())?
+        .map_err(|error| Failure::bad_request(format!("reading the upload: {error}")))
+}
+
+async fn hyper_data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
+    while let Some(frame) = body.frame().await.transpose()? {
+        if let Ok(data) = frame.into_data()
+            && !data.is_empty()
+        {
+            return Ok(Some(data));
         }
     }
+    Ok(None)
 }
 
 fn not_gzip(error: &std::io::Error) -> Failure {
