@@ -15,19 +15,19 @@ pub enum Error {
     Reference { reference: String, reason: String },
     #[error(
         "{host} is a private or local address: if this registry is yours, add \"{host}\" to \
-         registry_allow in the server's configuration"
+         registry-allow in the server's configuration"
     )]
     PrivateAddress { host: String },
     /// Either it has none at all, or only private ones: which of the two is not told, as the name
     /// may be one of the operator's own network and the user a stranger.
     #[error(
         "{host} has no address on the internet: is the name right? If this registry is yours, add \
-         \"{host}\" to registry_allow in the server's configuration"
+         \"{host}\" to registry-allow in the server's configuration"
     )]
     NoPublicAddress { host: String },
     #[error(
         "{host} would be asked without encryption: if this registry is yours, add \"{host}\" to \
-         registry_allow in the server's configuration"
+         registry-allow in the server's configuration"
     )]
     PlainHttp { host: String },
     #[error(

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use soulbox_sys::send_unpaced;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -55,7 +56,9 @@ fn socket_in(namespace: &OwnedFd, address: SocketAddr) -> io::Result<OwnedFd> {
         AddressFamily::INET6
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    send_unpaced(&socket);
+    Ok(socket)
 }
 
 fn threads() -> io::Result<&'static Threads> {

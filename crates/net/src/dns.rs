@@ -3,8 +3,12 @@
 mod admission;
 mod forwarder;
 mod message;
+mod questions;
+mod rate;
 mod upstream;
 mod wildcard;
 
 pub(crate) use forwarder::Forwarder;
+pub use questions::NameStats;
+pub(crate) use questions::Questions;
 pub use wildcard::wildcard_dns;

@@ -20,8 +20,10 @@ use rustix::net::{
 use self::attributes::{nested, of_kind, plain};
 
 mod attributes;
+mod rhythm;
 mod share;
 
+pub(crate) use self::rhythm::Rhythm;
 use self::share::{Counts, highest_share};
 
 /// The kernel answers at once; this only keeps a bug from waiting for ever.
@@ -76,6 +78,14 @@ pub(crate) struct Flow {
     pub(crate) source: Ipv4Addr,
     /// The attributes by which the kernel finds it again.
     name: Vec<u8>,
+}
+
+/// What a walk through the table has found.
+#[derive(Debug)]
+pub(crate) enum Walked {
+    /// Sandboxes have so many, which they may.
+    Within(usize),
+    Cut(Cut),
 }
 
 /// What had to be taken away.
@@ -191,17 +201,16 @@ impl Flows {
         }
     }
 
-    /// Lets those for which `ours` holds keep `budget` connections together. `None`: they have no
-    /// more than that.
+    /// Lets those for which `ours` holds keep `budget` connections together.
     pub(crate) fn cut(
         &mut self,
         ours: impl Fn(Ipv4Addr) -> bool,
         budget: usize,
-    ) -> io::Result<Option<Cut>> {
+    ) -> io::Result<Walked> {
         let flows = self.list(ours)?;
         let counts = counted(&flows);
         let Some(share) = highest_share(&counts, budget) else {
-            return Ok(None);
+            return Ok(Walked::Within(flows.len()));
         };
         let mut kept = Counts::new();
         let beyond = flows.iter().filter(|flow| {
@@ -210,7 +219,7 @@ impl Flows {
             *kept > share
         });
         let deleted = self.delete(beyond)?;
-        Ok(Some(Cut {
+        Ok(Walked::Cut(Cut {
             share,
             deleted,
             sandboxes: counts.values().filter(|count| **count > share).count(),

@@ -36,7 +36,7 @@ mod turn;
 
 pub use config::NetConfig;
 pub use connect::connect_in;
-pub use dns::wildcard_dns;
+pub use dns::{NameStats, wildcard_dns};
 pub use error::Error;
 pub use network::{NetStats, Network};
 pub use policy::{EgressPolicy, EgressRule};

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::dns::{NameStats, Questions};
 use crate::error::Doing;
 use crate::firewall::{self, Watch};
 use crate::names::Names;
@@ -35,6 +36,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Inner {
     host: Arc<Host>,
+    questions: Arc<Questions>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -76,10 +78,12 @@ impl Network {
         tasks.spawn(tasks::fill_pool(Arc::clone(&host), stop.clone()));
         tasks.spawn(tasks::guard_rules(Arc::clone(&host), watch, stop.clone()));
         tasks.spawn(tasks::guard_flows(Arc::clone(&host), stop.clone()));
+        let questions = forwarder.questions();
         tasks.spawn(forwarder.serve(stop.clone()));
         let guard = stop.clone().drop_guard();
         let inner = Inner {
             host,
+            questions,
             tasks,
             stop,
             _stop_on_drop: guard,
@@ -143,6 +147,11 @@ impl Network {
 
     pub fn stats(&self) -> NetStats {
         self.inner.host.book.stats()
+    }
+
+    /// Questions for names since the start.
+    pub fn names(&self) -> NameStats {
+        self.inner.questions.stats()
     }
 
     /// What on this host may keep sandboxes from the internet, and what to do about it.

@@ -2,7 +2,29 @@
 //! token servers come from tenants and strangers: they must not lead into the operator's own
 //! network. Asked of the very address that is connected to, after its name was looked up.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use crate::elsewhere::is_elsewhere;
+
+/// Whether connecting to it leads out of the operator's network, this machine included. To be asked
+/// of the address itself, right before: interfaces change.
+///
+/// An address that a provider translates to one of this machine's is not known as such.
+pub fn leads_outside(address: IpAddr) -> io::Result<bool> {
+    Ok(is_public(address) && is_elsewhere(translated(address))?)
+}
+
+/// The address where packets end up.
+fn translated(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(long) = address else {
+        return address;
+    };
+    let inner = long.to_ipv4().or_else(|| behind_nat64(long));
+    inner.map_or(address, IpAddr::V4)
+}
 
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -39,18 +61,25 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4() {
         return is_public_v4(inner);
     }
+    if let Some(inner) = behind_nat64(address) {
+        return is_public_v4(inner);
+    }
     match address.segments() {
-        // Translated to the IPv4 address at its end.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            let [a, b] = high.to_be_bytes();
-            let [c, d] = low.to_be_bytes();
-            is_public_v4(Ipv4Addr::new(a, b, c, d))
-        }
         // Tunnels whose other end is an IPv4 address, and documentation.
         [0x2001, 0 | 0xdb8, ..] | [0x2002 | 0x3fff, ..] => false,
         // The only part of the space that is given out.
         [first, ..] => first & 0xe000 == 0x2000,
     }
+}
+
+/// What NAT64 makes of it: the IPv4 address at its end.
+fn behind_nat64(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = address.segments() else {
+        return None;
+    };
+    let [a, b] = high.to_be_bytes();
+    let [c, d] = low.to_be_bytes();
+    Some(Ipv4Addr::new(a, b, c, d))
 }
 
 #[cfg(test)]
@@ -99,6 +128,18 @@ mod tests {
             "::ffff:8.8.8.8",
         ] {
             assert!(is_public(text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_as_ipv6_is_asked_for_as_what_it_becomes() {
+        for (text, becomes) in [
+            ("::ffff:203.0.113.7", "203.0.113.7"),
+            ("64:ff9b::cb00:7107", "203.0.113.7"),
+            ("2606:4700::1111", "2606:4700::1111"),
+        ] {
+            let becomes: IpAddr = becomes.parse().unwrap();
+            assert_eq!(translated(text.parse().unwrap()), becomes);
         }
     }
 }

@@ -5,16 +5,17 @@
 //! # Layout
 //! - `interim`: answers before the answer (1xx); `pool`: the same for pooled connections
 //! - `pace`: bodies in tiny pieces; `whole`: short bodies, all of them
-//! - `address`: which addresses belong to the internet at large
+//! - `address`: which addresses belong to the internet at large; `elsewhere`: and not to this machine
 
 mod address;
+mod elsewhere;
 mod interim;
 mod pace;
 #[cfg(feature = "pool")]
 mod pool;
 mod whole;
 
-pub use address::is_public;
+pub use address::{is_public, leads_outside};
 pub use interim::{Bounded, Flood, Heads, MOST_INTERIM, is_flood};
 pub use pace::{Bucket, Pace};
 #[cfg(feature = "pool")]

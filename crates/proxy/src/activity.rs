@@ -59,7 +59,7 @@ impl Activity {
 pub(crate) struct Metered {
     // In this order: the descriptor is free before the way is.
     inner: DynStream,
-    _way: Way,
+    _way: Arc<Way>,
     activity: Arc<Activity>,
     counters: Arc<Counters>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Metered {
 impl Metered {
     pub(crate) fn new(
         inner: DynStream,
-        way: Way,
+        way: Arc<Way>,
         activity: Arc<Activity>,
         counters: Arc<Counters>,
     ) -> Self {

@@ -18,7 +18,7 @@ use soulbox_outgoing::Pace;
 use soulbox_types::SandboxId;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{Counters, life::Stream, proxy::Inner};
+use crate::{Counters, life::Stream, proxy::Inner, ways::Way};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Body of every answer of the proxy.
@@ -52,12 +52,15 @@ pub(crate) struct OpenStream {
     counters: Arc<Counters>,
     _stream: Stream,
     _connection: AbortOnDropHandle<()>,
+    /// A client that does not take what its sandbox has left behind takes of its share.
+    _way: Arc<Way>,
 }
 
 impl OpenStream {
     pub(crate) fn new(
         counters: Arc<Counters>,
         stream: Stream,
+        way: Arc<Way>,
         connection: AbortOnDropHandle<()>,
     ) -> Self {
         counters.open.fetch_add(1, Relaxed);
@@ -65,6 +68,7 @@ impl OpenStream {
             counters,
             _stream: stream,
             _connection: connection,
+            _way: way,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     headers,
     ingress::Ingress,
     inner_tls,
-    life::Stream,
+    life::{SandboxEnd, Stream},
     proxy::Inner,
     refusal::Refusal,
     route::{self, Target},
@@ -90,9 +90,10 @@ impl Exchange {
             connection
         };
         let activity = Activity::new();
+        let way = Arc::new(way);
         let io = Metered::new(
             connection,
-            way,
+            Arc::clone(&way),
             Arc::clone(&activity),
             Arc::clone(&proxy.counters),
         );
@@ -117,6 +118,7 @@ impl Exchange {
         let open = OpenStream::new(
             Arc::clone(&proxy.counters),
             stream,
+            way,
             AbortOnDropHandle::new(connection),
         );
 
@@ -175,7 +177,9 @@ impl Exchange {
             open,
             proxy,
         };
-        Ok(head(parts).map(|()| body.boxed_unsync()))
+        let mut response = head(parts).map(|()| body.boxed_unsync());
+        response.extensions_mut().insert(SandboxEnd::of(&life));
+        Ok(response)
     }
 }
 

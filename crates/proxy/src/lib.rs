@@ -37,6 +37,7 @@ mod ways;
 pub use body::{Body, BoxError};
 pub use counters::{Counters, CountersSnapshot};
 pub use headers::ClientConnection;
+pub use life::SandboxEnd;
 pub use neighbours::neighbours;
 pub use proxy::{Proxy, ProxyConfig};
 pub use seldom::Seldom;

@@ -46,6 +46,21 @@ impl Life {
     }
 }
 
+/// In the extensions of an answer that comes from a sandbox.
+#[derive(Debug, Clone)]
+pub struct SandboxEnd(CancellationToken);
+
+impl SandboxEnd {
+    pub(crate) fn of(life: &Life) -> Self {
+        Self(life.ended.clone())
+    }
+
+    /// Returns when the sandbox has ended, or rests: nothing more of the answer comes.
+    pub async fn comes(&self) {
+        self.0.cancelled().await;
+    }
+}
+
 /// One open stream of a sandbox.
 #[derive(Debug)]
 pub(crate) struct Stream {

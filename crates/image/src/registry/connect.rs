@@ -19,7 +19,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use soulbox_outgoing::{Bounded, Heads, is_public};
+use soulbox_outgoing::{Bounded, Heads, leads_outside};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -128,8 +128,14 @@ impl Connector {
         if self.policy.may_be_private(target) {
             return found.map_err(|error| connect_error(target, &error));
         }
-        let mut found = found.unwrap_or_default();
-        found.retain(|address| is_public(address.ip()));
+        let mut outside = Vec::new();
+        for address in found.unwrap_or_default() {
+            let leads = leads_outside(address.ip());
+            if leads.map_err(|error| connect_error(target, &error))? {
+                outside.push(address);
+            }
+        }
+        let found = outside;
         let host = target.shown();
         if !found.is_empty() {
             Ok(found)
@@ -252,5 +258,53 @@ impl Write for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_very_machine_is_not_a_registry_although_it_is_a_public_one() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: a network namespace needs root");
+            return;
+        }
+        let test = std::thread::spawn(|| {
+            soulbox_sys::enter_new_network().unwrap();
+            for arguments in ["link set lo up", "address add 203.0.113.7/32 dev lo"] {
+                let done = std::process::Command::new("ip")
+                    .args(arguments.split(' '))
+                    .status();
+                assert!(done.unwrap().success(), "ip {arguments}");
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let uri = "https://203.0.113.7:5000/v2/".parse().unwrap();
+                let target = Target::of(&uri).unwrap();
+                let config = ImageConfig::default();
+                let policy = Arc::new(Policy::new(&config).unwrap());
+                let refused = Connector::new(&config, policy).resolve(&target).await;
+                assert!(
+                    matches!(refused, Err(Error::PrivateAddress { .. })),
+                    "{refused:?}"
+                );
+                let config = ImageConfig {
+                    allow: vec!["203.0.113.7:5000".to_owned()],
+                    ..ImageConfig::default()
+                };
+                let policy = Arc::new(Policy::new(&config).unwrap());
+                let found = Connector::new(&config, policy)
+                    .resolve(&target)
+                    .await
+                    .unwrap();
+                assert_eq!(found.len(), 1, "the operator allows it");
+            });
+        });
+        test.join().unwrap();
     }
 }

@@ -175,7 +175,7 @@ fn parse_trusted(text: &str) -> Result<Trusted> {
         .and_then(|authority| authority.parse::<http::uri::Authority>().ok());
     let authority = parsed.ok_or_else(|| Error::Reference {
         reference: text.to_owned(),
-        reason: "registry_allow takes host or host:port".to_owned(),
+        reason: "registry-allow takes host or host:port".to_owned(),
     })?;
     Ok(Trusted {
         scheme,

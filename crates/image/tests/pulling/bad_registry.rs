@@ -279,11 +279,11 @@ async fn a_registry_at_a_private_address_needs_the_operators_word() {
         "127.1",
     ] {
         let error = test.refused(&format!("{host}:{port}/app")).await;
-        assert!(error.contains("registry_allow"), "{host}: {error}");
+        assert!(error.contains("registry-allow"), "{host}: {error}");
     }
     // Cloud metadata, without a port.
     let error = test.refused("169.254.169.254/latest/meta-data").await;
-    assert!(error.contains("registry_allow"), "{error}");
+    assert!(error.contains("registry-allow"), "{error}");
     assert_eq!(server.seen().len(), 0);
 }
 
@@ -304,7 +304,7 @@ async fn redirects_to_private_addresses_are_not_followed() {
     let test = TestStore::trusting(&[server.host()]);
     let error = test.refused(&server.reference("app")).await;
     assert!(
-        error.contains("registry_allow") && error.contains(&secret.host()),
+        error.contains("registry-allow") && error.contains(&secret.host()),
         "{error}"
     );
     assert_eq!(secret.seen().len(), 0);
@@ -348,7 +348,7 @@ async fn token_servers_at_private_addresses_are_not_asked() {
     .await;
     let test = TestStore::trusting(&[server.host()]);
     let error = test.refused(&server.reference("app")).await;
-    assert!(error.contains("registry_allow"), "{error}");
+    assert!(error.contains("registry-allow"), "{error}");
     assert_eq!(secret.seen().len(), 0);
 }
 
@@ -448,5 +448,5 @@ async fn errors_do_not_tell_what_names_resolve_to_nor_whether_they_do() {
         there.replace("127.1:1", "HOST"),
         not_there.replace(&nowhere, "HOST")
     );
-    assert!(there.contains("registry_allow"), "{there}");
+    assert!(there.contains("registry-allow"), "{there}");
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Counts what is under way; a full count refuses instead of queueing.
+/// Counts what is under way; a full count refuses instead of queueing. The fuller it is, the less one
+/// source may have: at most as much as is left for all others, so that something always is.
 #[derive(Debug)]
 pub(super) struct Admission {
     each: usize,
@@ -34,7 +35,8 @@ impl Admission {
         let mut under_way = self.under_way.lock();
         let total: usize = under_way.values().sum();
         let own = under_way.get(&source).copied().unwrap_or(0);
-        if total >= self.all || own >= self.each {
+        let left = self.all.saturating_sub(total);
+        if own >= self.each.min(left) {
             return None;
         }
         under_way.insert(source, own + 1);
@@ -71,6 +73,23 @@ mod tests {
         let _third = door.admit(other).unwrap();
         assert!(door.admit(other).is_none(), "three in all");
         drop(first);
-        assert!(door.admit(greedy).is_some());
+        assert!(door.admit(other).is_none(), "it has as many as are left");
+        assert!(door.admit(Ipv4Addr::new(10, 0, 0, 4)).is_some());
+    }
+
+    #[test]
+    fn a_crowd_of_greedy_sources_leaves_room_for_others() {
+        let door = Admission::new(64, 1024);
+        let mut taken = Vec::new();
+        for _ in 0..64 {
+            for last in 1..=250 {
+                taken.extend(door.admit(Ipv4Addr::new(10, 0, 0, last)));
+            }
+        }
+        for last in 1..=3 {
+            let newcomer = door.admit(Ipv4Addr::new(10, 0, 1, last));
+            assert!(newcomer.is_some(), "{} are under way", taken.len());
+            taken.extend(newcomer);
+        }
     }
 }

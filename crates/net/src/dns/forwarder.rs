@@ -1,5 +1,10 @@
 //! The name server at the gateway's address. It has no cache and no opinion: questions of our own
 //! sandboxes go to the host's name servers, answers come back, and everything is bounded.
+//!
+//! A sandbox that asks faster than it may waits for its turns; when too many of its questions wait
+//! or are under way, the next is dropped. Not answered with a refusal: resolvers ask again later
+//! after silence, while a refusal is the end for a program that was only quick, and makes one that
+//! floods ask all the faster.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,8 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::Admission;
+use super::admission::{Admission, Admitted};
 use super::message;
+use super::questions::Questions;
 use super::upstream::{Upstream, framed};
 use crate::{Error, Ipv4Net, NetConfig};
 
@@ -37,6 +43,7 @@ pub(crate) struct Forwarder {
     port: u16,
     range: Ipv4Net,
     upstream: Arc<Upstream>,
+    questions: Arc<Questions>,
 }
 
 impl Forwarder {
@@ -62,11 +69,16 @@ impl Forwarder {
             port,
             range: config.range,
             upstream: Arc::new(Upstream::new(&config.upstream_dns, RESOLV_CONF)),
+            questions: Questions::new(),
         })
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    pub(crate) fn questions(&self) -> Arc<Questions> {
+        Arc::clone(&self.questions)
     }
 
     pub(crate) async fn serve(self, stop: CancellationToken) {
@@ -92,12 +104,13 @@ impl Forwarder {
             if length > LARGEST_QUERY || !message::is_query(query) {
                 continue;
             }
-            let Some(place) = self.ours(from).and_then(|source| door.admit(source)) else {
+            let Some((source, place)) = self.admit(&door, from) else {
                 continue;
             };
             let (query, socket) = (query.to_vec(), Arc::clone(&self.udp));
-            let upstream = Arc::clone(&self.upstream);
+            let (upstream, questions) = (Arc::clone(&self.upstream), Arc::clone(&self.questions));
             under_way.spawn(async move {
+                questions.turn(source).await;
                 let answer = upstream.ask_udp(&query).await;
                 let answer = answer.unwrap_or_else(|| message::failure(&query));
                 // A sandbox that is gone, or a full buffer: UDP may lose it.
@@ -119,17 +132,32 @@ impl Forwarder {
                     continue;
                 }
             };
-            let Some(place) = self.ours(from).and_then(|source| door.admit(source)) else {
+            let Some((source, place)) = self.admit(&door, from) else {
                 continue;
             };
-            let upstream = Arc::clone(&self.upstream);
+            let conversation = Conversation {
+                source,
+                stream,
+                upstream: Arc::clone(&self.upstream),
+                questions: Arc::clone(&self.questions),
+            };
             under_way.spawn(async move {
-                if let Err(error) = converse(stream, &upstream).await {
+                if let Err(error) = conversation.hold().await {
                     tracing::debug!(%from, %error, "name server connection ended");
                 }
                 drop(place);
             });
         }
+    }
+
+    /// A place for one of our sandboxes.
+    fn admit(&self, door: &Arc<Admission>, from: SocketAddr) -> Option<(Ipv4Addr, Admitted)> {
+        let source = self.ours(from)?;
+        let place = door.admit(source);
+        if place.is_none() {
+            self.questions.dropped(source);
+        }
+        Some((source, place?))
     }
 
     fn ours(&self, from: SocketAddr) -> Option<Ipv4Addr> {
@@ -148,28 +176,36 @@ async fn sockets(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener, u16
 }
 
 /// One question after the other on one connection.
-async fn converse(mut stream: TcpStream, upstream: &Upstream) -> io::Result<()> {
-    loop {
-        let length = match within(IDLE, stream.read_u16()).await {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            length => usize::from(length?),
-        };
-        if length > LARGEST_QUERY {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the question is too long",
-            ));
+struct Conversation {
+    source: Ipv4Addr,
+    stream: TcpStream,
+    upstream: Arc<Upstream>,
+    questions: Arc<Questions>,
+}
+
+impl Conversation {
+    async fn hold(mut self) -> io::Result<()> {
+        loop {
+            let length = match within(IDLE, self.stream.read_u16()).await {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                length => usize::from(length?),
+            };
+            if length > LARGEST_QUERY {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the question is too long",
+                ));
+            }
+            let mut query = vec![0; length];
+            within(IDLE, self.stream.read_exact(&mut query)).await?;
+            if !message::is_query(&query) {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a question"));
+            }
+            self.questions.turn(self.source).await;
+            let answer = self.upstream.ask_tcp(&query).await;
+            let answer = answer.unwrap_or_else(|| message::failure(&query));
+            within(IDLE, self.stream.write_all(&framed(&answer)?)).await?;
         }
-        let mut query = vec![0; length];
-        within(IDLE, stream.read_exact(&mut query)).await?;
-        if !message::is_query(&query) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a question"));
-        }
-        let answer = upstream
-            .ask_tcp(&query)
-            .await
-            .unwrap_or_else(|| message::failure(&query));
-        within(IDLE, stream.write_all(&framed(&answer)?)).await?;
     }
 }
 

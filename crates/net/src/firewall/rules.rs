@@ -34,6 +34,11 @@ const PRIVATE: [Ipv4Net; 15] = [
 /// by the machine: without a limit, one sandbox could fill it and cut off everybody.
 const FLOWS: u32 = 4096;
 
+/// Packets with questions for names that one sandbox may send in a second, and at once: twice what
+/// the forwarder passes on. All sandboxes share its sockets: more would only push out the others'.
+const QUESTIONS: u32 = 2000;
+const QUESTIONS_AT_ONCE: u32 = 4000;
+
 /// Protocols whose first four bytes are two ports.
 const WITH_PORTS: &str = "tcp, udp, udplite, sctp, dccp";
 
@@ -105,6 +110,11 @@ table inet {table} {{
         size 65535
         flags dynamic
     }}
+    set asking {{
+        type ipv4_addr
+        size 65535
+        flags dynamic
+    }}
     chain refuse {{
         counter
         meta l4proto tcp reject with tcp reset
@@ -126,9 +136,14 @@ table inet {table} {{
         iifgroup {RULED_GROUP} ip saddr != @ruled counter drop
         iifgroup {RULED_GROUP} ip saddr != @named goto refuse
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
+        udp dport {dns_port} jump asked
+        tcp dport {dns_port} ct state new jump asked
         udp dport {dns_port} accept
         tcp dport {dns_port} accept
         goto refuse
+    }}
+    chain asked {{
+        add @asking {{ ip saddr limit rate over {QUESTIONS}/second burst {QUESTIONS_AT_ONCE} packets }} counter drop
     }}
     chain from_host {{
         type filter hook output priority filter - 10; policy accept;

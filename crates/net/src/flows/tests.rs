@@ -89,19 +89,19 @@ fn who_has_more_than_its_share_loses_the_rest() {
                 flows.add([10, 0, 0, last], port);
             }
         }
-        assert!(flows.cut(|_| true, 495).unwrap().is_none(), "all fit");
-        let cut = flows.cut(|_| true, 105).unwrap().unwrap();
+        let walked = flows.cut(|_| true, 495).unwrap();
+        assert!(matches!(walked, Walked::Within(495)), "all fit: {walked:?}");
+        let Walked::Cut(cut) = flows.cut(|_| true, 105).unwrap() else {
+            panic!("they do not fit");
+        };
         assert_eq!((cut.share, cut.deleted, cut.sandboxes), (50, 390, 2));
         assert_eq!(flows.counts(), [50, 50, 5]);
         // What others have is not ours to take.
         let third = Ipv4Addr::new(10, 0, 0, 3);
-        assert_eq!(
-            flows
-                .cut(|source| source == third, 2)
-                .unwrap()
-                .unwrap()
-                .deleted,
-            3
+        let walked = flows.cut(|source| source == third, 2).unwrap();
+        assert!(
+            matches!(walked, Walked::Cut(Cut { deleted: 3, .. })),
+            "{walked:?}"
         );
         assert_eq!(flows.counts(), [50, 50, 2]);
     });

@@ -12,7 +12,7 @@ use super::policies::Policies;
 use crate::dns::Forwarder;
 use crate::error::Doing;
 use crate::firewall::{self, Rules};
-use crate::flows::{Cut, Flows};
+use crate::flows::{Flows, Walked};
 use crate::link::{self, Access, Cable};
 use crate::names::Names;
 use crate::namespace::{self, Namespace};
@@ -216,7 +216,7 @@ impl Host {
     }
 
     /// Lets all sandboxes together keep so many connections.
-    pub(super) async fn cut_flows(&self, budget: usize) -> Result<Option<Cut>, Error> {
+    pub(super) async fn cut_flows(&self, budget: usize) -> Result<Walked, Error> {
         let range = self.config.range;
         on_flows(move |flows| flows.cut(|source| range.contains(source), budget)).await
     }

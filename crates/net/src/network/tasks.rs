@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::host::Host;
 use crate::Error;
 use crate::firewall::{self, Watch};
-use crate::flows;
+use crate::flows::{self, Rhythm, Walked};
 
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LATER_LOOKS: Duration = Duration::from_secs(1);
@@ -140,6 +140,7 @@ async fn write_rules(host: &Host) -> Result<(), Error> {
 /// Keeps sandboxes from filling the kernel's table of connections: then nobody on this machine
 /// could open one, the server and its operator included.
 pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
+    let mut rhythm = Rhythm::default();
     while stop
         .run_until_cancelled(tokio::time::sleep(FLOWS_LOOK))
         .await
@@ -150,21 +151,29 @@ pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
         };
         // Half of it is for others.
         let budget = places / 2;
-        if used <= budget {
+        if !rhythm.is_due(used, budget, Instant::now()) {
             continue;
         }
         match host.cut_flows(budget).await {
-            Ok(None) => {}
-            Ok(Some(cut)) => tracing::warn!(
-                used,
-                places,
-                removed = cut.deleted,
-                sandboxes = cut.sandboxes,
-                each = cut.share,
-                "sandboxes had more than half of this machine's table of connections; those with \
-                 the most lost the rest of theirs (sysctl net.netfilter.nf_conntrack_max)"
-            ),
-            Err(error) => tracing::warn!(%error, "the table of connections cannot be read"),
+            Ok(Walked::Within(held)) => {
+                rhythm.was_fruitless(held, used, budget, Instant::now());
+            }
+            Ok(Walked::Cut(cut)) => {
+                rhythm.was_fruitful();
+                tracing::warn!(
+                    used,
+                    places,
+                    removed = cut.deleted,
+                    sandboxes = cut.sandboxes,
+                    each = cut.share,
+                    "sandboxes had more than half of this machine's table of connections; those \
+                     with the most lost the rest of theirs (sysctl net.netfilter.nf_conntrack_max)"
+                );
+            }
+            Err(error) => {
+                rhythm.was_fruitless(0, used, budget, Instant::now());
+                tracing::warn!(%error, "the table of connections cannot be read");
+            }
         }
     }
 }

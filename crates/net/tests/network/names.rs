@@ -2,7 +2,9 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use soulbox_net::{NetConfig, Network, connect_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -252,4 +254,73 @@ async fn a_name_server_of_the_host_on_our_port_is_no_obstacle() {
     server.abort();
     drop(slot);
     network.close().await;
+}
+
+/// As resolvers do: who hears nothing asks again.
+async fn ask_patiently(netns: BorrowedFd<'_>, server: SocketAddr) -> Option<Vec<u8>> {
+    for _ in 0..5 {
+        if let Ok(answer) = ask_within(netns, server, Duration::from_secs(1)).await {
+            return Some(answer);
+        }
+    }
+    None
+}
+
+/// What a flood makes this server and the host's resolver do depends on time, not on the flood.
+#[tokio::test]
+async fn a_sandbox_that_floods_with_questions_is_slowed_and_its_neighbour_is_answered() {
+    // As in the forwarder.
+    const AT_ONCE: u32 = 2000;
+    const PER_SECOND: u32 = 1000;
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e26", 26);
+    let (upstream, server) = fake_upstream().await;
+    let config = NetConfig {
+        upstream_dns: vec![upstream],
+        ..bed.config()
+    };
+    let network = Network::open(config).await.unwrap();
+    let hog = network.acquire().await.unwrap();
+    let neighbour = network.acquire().await.unwrap();
+    let gateway = SocketAddr::from((hog.gateway(), 53));
+    let before = network.names();
+    let started = Instant::now();
+
+    let (netns, enough) = (hog.netns().try_clone_to_owned().unwrap(), Arc::default());
+    let stop: Arc<AtomicBool> = Arc::clone(&enough);
+    let flood = tokio::task::spawn_blocking(move || {
+        inside(netns.as_fd(), move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect(gateway).unwrap();
+            let mut sent = 0_u32;
+            while !stop.load(Ordering::Relaxed) {
+                sent += u32::from(socket.send(QUESTION).is_ok());
+            }
+            sent
+        })
+    });
+    let mut answered = Vec::new();
+    for _ in 0..20 {
+        answered.push(ask_patiently(neighbour.netns(), gateway).await);
+    }
+    enough.store(true, Ordering::Relaxed);
+    let sent = flood.await.unwrap();
+    let seconds = started.elapsed().as_secs_f64();
+    let after = network.names();
+    server.abort();
+    drop((hog, neighbour));
+    network.close().await;
+
+    for answer in answered {
+        assert_eq!(answer.as_deref(), Some(expected().as_slice()));
+    }
+    let asked = u32::try_from(after.asked - before.asked).unwrap();
+    // Those that wait for their turn are counted too.
+    let most = f64::from(AT_ONCE + 200) + f64::from(PER_SECOND) * seconds;
+    assert!(
+        f64::from(asked) <= most,
+        "{asked} of {sent} in {seconds} s, {after:?}"
+    );
 }

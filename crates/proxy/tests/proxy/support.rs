@@ -19,11 +19,11 @@ use hyper_util::{
 use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig};
 use soulbox_runtime::{
     DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats,
+    Snapshot, Stats, Visited, Waker,
 };
 use soulbox_types::{
     EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
-    TemplateId, Tier, UnixMillis,
+    TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -169,9 +169,11 @@ impl Node for FakeNode {
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
         self.sandboxes.lock().unwrap().get(id).cloned()
     }
-    fn list(&self) -> Vec<SandboxStatus> {
+    fn visit(&self, _tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         self.lists.fetch_add(1, Ordering::SeqCst);
-        self.sandboxes.lock().unwrap().values().cloned().collect()
+        for status in self.sandboxes.lock().unwrap().values() {
+            each(Visited::new(&status.spec, status.state, status.tier));
+        }
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
         if self.get(id).is_none() {
@@ -220,6 +222,18 @@ pub(crate) async fn world() -> World {
 pub(crate) async fn world_with(config: ProxyConfig) -> World {
     let node = FakeNode::with_one_sandbox();
     let proxy = Proxy::new(Arc::clone(&node) as Arc<dyn Node>, config);
+    world_of(node, proxy).await
+}
+
+/// In which this one is asked to wake sandboxes.
+pub(crate) async fn world_with_waker(waker: Arc<dyn Waker>) -> World {
+    let node = FakeNode::with_one_sandbox();
+    let config = ProxyConfig::new("sbx.localhost");
+    let proxy = Proxy::with_waker(Arc::clone(&node) as Arc<dyn Node>, Some(waker), config);
+    world_of(node, proxy).await
+}
+
+async fn world_of(node: Arc<FakeNode>, proxy: Proxy) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = proxy.clone();

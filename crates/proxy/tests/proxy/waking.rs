@@ -1,10 +1,15 @@
 //! Paused sandboxes: streams are cut, and the right traffic wakes them.
 
-use soulbox_runtime::Node;
-use soulbox_types::{Kept, SandboxState, UnixMillis};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use soulbox_runtime::{Node, NotWoken, Waker};
+use soulbox_types::{Kept, SandboxId, SandboxState, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{ID, TOKEN, World, id, read_head, read_until, within, world};
+use crate::support::{
+    ID, TOKEN, World, id, read_head, read_until, within, world, world_with_waker,
+};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -73,5 +78,30 @@ async fn one_without_memory_is_not_woken() {
     world.node.pause(&id(), Kept::Filesystem).await.unwrap();
     let answer = ask(&world, 8080, "").await;
     assert!(answer.contains("The sandbox was not found"), "{answer}");
+    assert!(!runs(&world));
+}
+
+/// Whoever counts has the last word.
+#[derive(Debug)]
+struct Full;
+
+#[async_trait]
+impl Waker for Full {
+    async fn wake(&self, _: &SandboxId, _: UnixMillis) -> Result<(), NotWoken> {
+        Err(NotWoken::TooMany(3))
+    }
+}
+
+#[tokio::test]
+async fn traffic_does_not_wake_one_whose_owner_has_as_many_as_allowed() {
+    let world = world_with_waker(Arc::new(Full)).await;
+    world.canned(8080, OK).await;
+    world.node.pause(&id(), Kept::Memory).await.unwrap();
+    let answer = ask(&world, 8080, "").await;
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    assert!(
+        answer.contains("as many running ones as allowed"),
+        "{answer}"
+    );
     assert!(!runs(&world));
 }
