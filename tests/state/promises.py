@@ -9,19 +9,19 @@ import random
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Callable
 
 import httpx
 from e2b import Sandbox, Template
 
-from support.power import PowerDisk, disks, play_reboot, stopped
+from support.power import ON_RECORD_WITHIN, PowerDisk, disks, play_reboot, stopped
 from support.server import Server
 from support.waiting import eventually
 
-# A create waits for no disk. What it promises is on record within this time.
-ON_RECORD_WITHIN = 2.0
 MOST_AT_ONCE = 6
 
 
@@ -327,7 +327,9 @@ class Check:
                 self._say(f"sandbox {name} was paused, and is {state}")
             elif told.state == "running" and answer.status_code != 200:
                 old = self.cut.at - told.at > ON_RECORD_WITHIN
-                if old and "ended" not in answer.json().get("message", ""):
+                # Its files need not have been written. Then it is told as broken, and its disk is kept.
+                why = "ended" in answer.json().get("message", "") or answer.json().get("error_code") == "sandbox_broken"
+                if old and not why:
                     self._say(f"sandbox {name} is gone without a word: {state}")
             elif told.state == "killed" and answer.status_code == 200:
                 if self.cut.at - (told.killed_at or 0) > ON_RECORD_WITHIN:
@@ -388,43 +390,78 @@ class Check:
                 self._say(f"snapshot {name} cannot be used: {error!r}")
 
 
-def rounds(folder: Path, cuts: int, per_life: int, seed: int, progress=lambda _: None) -> list[str]:
-    """Lives of a server, each with some cuts at moments of chance, which are looked at afterwards."""
-    chance, broken, made = random.Random(seed), [], 0
-    while made < cuts:
-        number = min(per_life, cuts - made)
-        life = folder / f"life-{made}"
-        disk = PowerDisk(life, 2048)
-        # Addresses that no server picks by itself: between two starts another could have taken ours.
-        addresses = f"10.{random.SystemRandom().randint(220, 250)}.0.0/16"
-        server = Server(disk.path / "data", extra=["--min-free-disk-mb", "0", "--network-range", addresses])
+# Addresses that no server picks by itself: between two starts another could have taken ours.
+ADDRESSES = range(220, 251)
+
+
+@dataclass
+class Life:
+    """Of a server, with some cuts at moments of chance, which are looked at afterwards."""
+
+    folder: Path
+    first: int
+    cuts: int
+    seed: int
+    addresses: int
+
+    def run(self, progress: Callable[[int, list[str], dict[str, int]], None]) -> list[str]:
+        disk = PowerDisk(self.folder, 2048)
+        server = Server(
+            disk.path / "data", extra=["--min-free-disk-mb", "0", "--network-range", f"10.{self.addresses}.0.0/16"]
+        )
         # A log on the disk would be one more writer.
-        server.log = life / "server.log"
+        server.log = self.folder / "server.log"
+        broken: list[str] = []
         try:
-            taken = []
             with disk.mounted():
-                server.start()
-                try:
-                    with Work(server, chance.randrange(1 << 32)) as work:
-                        for each in range(number):
-                            until = work.operations() + chance.randint(3, 12)
-                            eventually(
-                                lambda: work.failure or work.operations() >= until, within=60, every=0.002, what="work"
-                            )
-                            # Not to wait for anything: the moment is one of chance.
-                            time.sleep(chance.random() * 0.05)
-                            taken.append(work.cut(disk, life / f"cut-{each}.img"))
-                finally:
-                    server.finish()
-            for cut in taken:
+                work, taken = self._work(server, disk)
+            for number, cut in enumerate(taken, self.first):
                 with disk.mounted(cut.image):
                     found = Check(server, work, cut).run()
                 cut.image.unlink()
-                made += 1
-                broken += [f"cut {made}: {each}" for each in found]
-                progress((made, found, work.done))
+                broken += [f"cut {number}: {each}" for each in found]
+                progress(number, found, work.done)
         finally:
             disk.unmount()
             if not broken:
                 disk.image.unlink(missing_ok=True)
-    return broken
+        return broken
+
+    def _work(self, server: Server, disk: PowerDisk) -> tuple[Work, list[Cut]]:
+        chance, taken = random.Random(self.seed), []
+        server.start()
+        try:
+            with Work(server, chance.randrange(1 << 32)) as work:
+                for each in range(self.cuts):
+                    until = work.operations() + chance.randint(3, 12)
+                    eventually(lambda: work.failure or work.operations() >= until, within=60, every=0.002, what="work")
+                    # Not to wait for anything: the moment is one of chance.
+                    time.sleep(chance.random() * 0.05)
+                    taken.append(work.cut(disk, self.folder / f"cut-{each}.img"))
+        finally:
+            server.finish()
+        return work, taken
+
+
+def rounds(
+    folder: Path,
+    cuts: int,
+    per_life: int,
+    seed: int,
+    at_once: int = 1,
+    progress: Callable[[int, list[str], dict[str, int]], None] = lambda *_: None,
+) -> list[str]:
+    """Lives of servers, some beside each other."""
+    chance, somewhere = random.Random(seed), random.SystemRandom().randrange(len(ADDRESSES))
+    lives = [
+        Life(
+            folder / f"life-{number}",
+            first,
+            min(per_life, cuts + 1 - first),
+            chance.randrange(1 << 32),
+            ADDRESSES[(somewhere + number) % len(ADDRESSES)],
+        )
+        for number, first in enumerate(range(1, cuts + 1, per_life))
+    ]
+    with ThreadPoolExecutor(at_once) as pool:
+        return [each for broken in pool.map(lambda life: life.run(progress), lives) for each in broken]

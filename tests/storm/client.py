@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import re
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +53,11 @@ class Life:
     witnessed: bool = False
     end_asked: bool = False
     paused: bool = False
+    # When a create and a kill were answered.
+    told_at: float | None = None
+    ended_at: float | None = None
+    # A pause or a resume is under way, or came to no good end.
+    changing: bool = False
     # Ended, told as failed or as a problem: nothing to look after any more.
     closed: bool = False
     keys: list[str] = field(default_factory=list)
@@ -164,6 +170,7 @@ class Client:
             if answer.status == 201:
                 made = answer.json()
                 life.sandbox = Sandbox(made["sandboxID"], made.get("envdAccessToken") or "")
+                life.told_at = time.monotonic()
                 self.tally.acknowledged += 1
                 self.tally.create_times.append(answer.took)
                 return
@@ -207,6 +214,7 @@ class Client:
                 epoch = self.keeper.epoch
                 path = f"/sandboxes/{sandbox.id}"
                 both = await asyncio.gather(*(self.insist("DELETE", path, KILL) for _ in range(2)))
+                life.ended_at = time.monotonic()
                 statuses = sorted(answer.status for answer, _ in both)
                 self.tally.killed += 1
                 quiet = epoch == self.keeper.epoch and not self.was_struck(life)
@@ -227,6 +235,7 @@ class Client:
     async def kill(self, life: Life, sandbox: Sandbox) -> None:
         life.end_asked = True
         answer, again = await self.insist("DELETE", f"/sandboxes/{sandbox.id}", KILL)
+        life.ended_at = time.monotonic()
         self.tally.killed += 1
         if answer.status == 404 and (again or self.was_struck(life)):
             return
@@ -234,20 +243,22 @@ class Client:
             raise Refused(f"a kill of {sandbox.id} answered {answer}")
 
     async def pause(self, life: Life, sandbox: Sandbox) -> None:
+        life.changing = True
         answer, again = await self.insist("POST", f"/sandboxes/{sandbox.id}/pause", PAUSE)
         if answer.status == 409 and again and "paused already" in answer.error.get("message", ""):
             answer.status = 204
         if answer.status != 204:
             raise Refused(f"a pause of {sandbox.id} answered {answer}")
-        life.paused = True
+        life.paused, life.changing = True, False
 
     async def resume(self, life: Life, sandbox: Sandbox) -> None:
+        life.changing = True
         answer, again = await self.insist(
             "POST", f"/v2/sandboxes/{sandbox.id}/connect", RESUME, {"timeout": LIFETIME}
         )
         if answer.status not in (200, 201) or (answer.status == 200 and not again):
             raise Refused(f"a resume of {sandbox.id} answered {answer}")
-        life.paused = False
+        life.paused, life.changing = False, False
 
     async def read_witness(self, life: Life, sandbox: Sandbox) -> None:
         found = await self.run(sandbox, READ_WITNESS)

@@ -16,6 +16,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from storm.keeper import Unusable  # noqa: E402
 from storm.options import UNUSABLE, duration, parser  # noqa: E402
+from storm.power import disk_for  # noqa: E402
 from storm.series import run, server_for  # noqa: E402
 from storm.stopping import Stop, leave_nothing  # noqa: E402
 from storm.tally import Tally  # noqa: E402
@@ -37,7 +38,9 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     numbers = [chosen.round] if chosen.round else range(1, chosen.rounds + 1)
     print(f"storm: seed {seed}, {len(numbers)} rounds of {chosen.creates} creates at once; ./storm --help explains the counts", flush=True)
-    print(f"on two cores this takes about {duration(len(numbers), chosen.creates)}", flush=True)
+    lasting = duration(len(numbers), chosen.creates, chosen.power_cuts)
+    cuts = "one a round" if chosen.power_cuts else "none"
+    print(f"on two cores this takes about {lasting}; power cuts: {cuts}", flush=True)
 
     def say(number: int, tally: Tally) -> None:
         print(f"round {number}: {tally.seconds:.1f} s; {tally}", flush=True)
@@ -49,10 +52,13 @@ def main() -> int:
 
     told: list[dict] = []
     scratch = Path(tempfile.mkdtemp(prefix="soulbox-storm-"))
-    server = server_for(scratch / "data", chosen.creates)
+    log = scratch / "server.log"
     code, keep_log = 1, True
+    disk = server = None
     try:
-        whole = run(server, seed, numbers, chosen.creates, say, stop)
+        disk = disk_for(scratch, chosen.creates) if chosen.power_cuts else None
+        server = server_for((disk.path if disk else scratch) / "data", chosen.creates, log)
+        whole = run(server, seed, numbers, chosen.creates, say, stop, disk)
         print(f"all {len(numbers)} rounds: {whole}", flush=True)
         code = 1 if whole.bad else 0
         keep_log = bool(whole.bad)
@@ -67,10 +73,10 @@ def main() -> int:
             raise
         code, keep_log = 128 + stop.signal, False
     finally:
-        keep_log = keep_log and bool(server.log_tail())
-        leave_nothing(server, scratch, keep_log)
+        keep_log = keep_log and log.exists() and log.stat().st_size > 0
+        leave_nothing(server, disk, scratch, [log] if keep_log else [])
         if keep_log:
-            print(f"the server's log: {server.log}", flush=True)
+            print(f"the server's log: {log}", flush=True)
     return code
 
 

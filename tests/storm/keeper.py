@@ -4,9 +4,12 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import asynccontextmanager
+from typing import AsyncIterator
 
 from storm import wire
 from storm.tally import Tally
+from support.power import stopped
 from support.server import Server
 
 # From the kill to the first sign of life, with a thousand sandboxes to take up: what takes longer
@@ -100,6 +103,13 @@ class Keeper:
                 await self._kill(tally)
             await self._start(tally, began)
             tally.recoveries.append(time.monotonic() - began)
+
+    @asynccontextmanager
+    async def standing_still(self) -> AsyncIterator[None]:
+        """The server is there, and does nothing. Who waits for an answer waits longer."""
+        async with self._turn:
+            with stopped(self.server.pid):
+                yield
 
     async def _kill(self, tally: Tally) -> None:
         tally.server_kills += 1

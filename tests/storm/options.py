@@ -13,8 +13,8 @@ UNUSABLE = 2
 # A server has 4,096 places, and each create may be there twice: one that was cut may have made a
 # sandbox, and is asked for again.
 MOST_CREATES = 2000
-# Of one create, with all that a round does; on two cores.
-SECONDS = 0.04
+# Of one create, with all that a round does; on two cores. And what a power cut adds to it.
+SECONDS, CUT_SECONDS = 0.04, 0.012
 
 
 class Options(argparse.ArgumentParser):
@@ -59,14 +59,15 @@ def parser() -> Options:
     options.add_argument("--round", type=positive, help="only this one, as another run numbered it")
     options.add_argument("--creates", type=creates, default=1000, help="at once, in each round")
     options.add_argument("--seed", type=int, help="of the plan; drawn and printed when left out")
+    options.add_argument("--power-cuts", action=argparse.BooleanOptionalAction, default=True, help="one in each round")
     options.add_argument("--bin", type=program, help="the server's program, instead of SOULBOX_BIN")
     options.add_argument("--json", type=new_file, metavar="FILE", help="write the counts there too")
     return options
 
 
-def duration(rounds: int, creates: int) -> str:
+def duration(rounds: int, creates: int, power_cuts: bool) -> str:
     """How long it will take, more or less."""
-    seconds = rounds * creates * SECONDS
+    seconds = rounds * creates * (SECONDS + (CUT_SECONDS if power_cuts else 0))
     return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{max(seconds, 10):.0f} s"
 
 

@@ -22,10 +22,11 @@ class Fate(Enum):
 
 
 WEIGHTS = {
-    Fate.STAY: 54,
+    Fate.STAY: 49,
     Fate.KILL: 16,
     Fate.KILL_TWICE: 3,
-    Fate.PAUSE: 3,
+    # What a power cut must leave whole.
+    Fate.PAUSE: 8,
     Fate.PAUSE_AND_RESUME: 5,
     Fate.HANG_UP_ON_CREATE: 11,
     Fate.HANG_UP_ON_EXEC: 8,
@@ -78,6 +79,8 @@ class Plan:
     kill_in_the_end: int | None
     # The server may promise memory to only so many sandboxes, fewer than are asked for.
     room: int | None
+    # If the storm has power cuts: it falls when so many creates have ended; beyond them, when all has.
+    power_cut: int
 
 
 def draw(seed: int, number: int, creates: int) -> Plan:
@@ -110,4 +113,6 @@ def draw(seed: int, number: int, creates: int) -> Plan:
     blows.sort(key=lambda blow: blow.after)
     kill_in_the_end = dice.randrange(max(1, creates // 2)) if dice.random() < 0.4 else None
     room = max(4, int(creates * dice.uniform(0.4, 0.8))) if dice.random() < 0.3 else None
-    return Plan(wishes, blows, dice.choice([0, 8]), kill_in_the_end, room)
+    # With dice of its own: the same storm with it and without.
+    power_cut = random.Random(f"power cut {seed} {number}").randint(creates // 2, creates * 5 // 4)
+    return Plan(wishes, blows, dice.choice([0, 8]), kill_in_the_end, room, power_cut)

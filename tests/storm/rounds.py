@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections import Counter
-from typing import Any, Awaitable, Callable, Iterable, TypeVar
+from typing import Any
 
 from e2b import Sandbox as SdkSandbox
 
@@ -24,35 +24,30 @@ from storm.client import (
     Sandbox,
     end_reason,
 )
+from storm.judging import events_of, for_each, reasons_for
 from storm.keeper import Keeper
 from storm.plan import Fate, Target, draw
+from storm.power import Check, Cut, cut_power
 from storm.tally import Tally
 from storm.traces import Traces, orphans
 from storm.victims import Struck, strike_any_process, strike_first_process, wish_of
+from support.power import NeverAtRest, PowerDisk
 
-AT_ONCE = 32
 SETTLES_WITHIN = 40.0
-Item = TypeVar("Item")
 # How many sandboxes are also looked at with the client that users have.
 BY_SDK = 3
 
 
-async def events_of(client: Client, sandbox: Sandbox) -> tuple[wire.Answer, list[tuple[str, str | None]]]:
-    """What its owner heard of its beginning and its end, with the reason."""
-    path = f"/events/sandboxes/{sandbox.id}?types=created&types=killed&orderAsc=true"
-    told, _ = await client.insist("GET", path, LOOK)
-    events = told.json() if told.status == 200 else []
-    return told, [(each["type"].rpartition(".")[2], each["eventData"].get("reason")) for each in events]
-
-
 class Round:
-    def __init__(self, keeper: Keeper, seed: int, number: int, creates: int) -> None:
-        self.keeper, self.number = keeper, number
+    def __init__(self, keeper: Keeper, seed: int, number: int, creates: int, disk: PowerDisk | None = None) -> None:
+        """With a disk, its power is cut once."""
+        self.keeper, self.number, self.disk = keeper, number, disk
         self.plan = draw(seed, number, creates)
         self.tally, self.struck = Tally(), Struck()
         self.client = Client(keeper, self.tally, self.struck, crowded=self.plan.room is not None)
         self.lives = [Life(wish, f"{number}-{wish.number}") for wish in self.plan.wishes]
         self.ended = 0
+        self.cut: Cut | None = None
 
     async def play(self, before: Traces) -> Tally:
         other = self.plan.warm > 0 or self.plan.room is not None
@@ -62,6 +57,7 @@ class Round:
         await self.burst()
         self.tally.seconds = time.monotonic() - began
         listed = await self.settle()
+        await self.cut_power_at_last()
         await self.look_at_all(listed)
         await self.end_all()
         for each in await asyncio.to_thread(self.orphans):
@@ -70,6 +66,8 @@ class Round:
         if other:
             # Without those that wait for a user, so that the counts can be compared.
             await self.restart()
+        if self.cut is not None:
+            await Check(self.keeper, self.disk, self.cut).run(self.tally)
         grown = await asyncio.to_thread(Traces.grown, before, self.keeper.server, SETTLES_WITHIN)
         for kind, change in grown.items():
             self.tally.problem("leaked", f"{kind}: {change}")
@@ -103,6 +101,7 @@ class Round:
 
     async def burst(self) -> None:
         blows = [asyncio.create_task(self.strike(blow)) for blow in self.plan.blows]
+        blows.append(asyncio.create_task(self.cut_power()))
 
         async def one(life: Life) -> None:
             creating = asyncio.create_task(self.client.live(life))
@@ -117,14 +116,33 @@ class Round:
         await self.keeper.is_up()
 
     async def strike(self, blow) -> None:
-        while self.progress() < blow.after and self.ended < len(self.lives):
-            await asyncio.sleep(0.005)
+        await self.has_come_to(blow.after)
         if blow.target is Target.SERVER:
             await self.keeper.kill(self.tally, blow.again, blow.polite)
             return
         hit = strike_first_process if blow.target is Target.FIRST_PROCESS else strike_any_process
         if await asyncio.to_thread(hit, self.keeper.server, self.struck, random.Random(blow.dice)):
             self.tally.struck += 1
+
+    async def cut_power(self) -> None:
+        await self.has_come_to(self.plan.power_cut)
+        if self.disk is not None:
+            try:
+                self.cut = await cut_power(self.keeper, self.disk, self.lives, self.struck)
+            except NeverAtRest as restless:
+                self.tally.remarks.append(f"the power is cut when all has settled: {restless}")
+
+    async def cut_power_at_last(self) -> None:
+        """The kernel may have had too much to write in the storm itself."""
+        if self.disk is None or self.cut is not None:
+            return
+        await self.cut_power()
+        if self.cut is None:
+            self.tally.problem("stuck", f"the power could not be cut: {self.tally.remarks[-1]}")
+
+    async def has_come_to(self, creates: int) -> None:
+        while self.progress() < creates and self.ended < len(self.lives):
+            await asyncio.sleep(0.005)
 
     def progress(self) -> int:
         """How many creates have come to an end, whatever became of their sandboxes."""
@@ -334,21 +352,3 @@ class Round:
         left = await self.listed()
         if left:
             self.tally.problem("stuck", f"{len(left)} are listed after all were killed: {list(left)[:5]}")
-
-
-def reasons_for(end_asked: bool, struck: bool) -> set[str]:
-    """What may be said of a sandbox that is gone. Never that it was lost, whenever the server was
-    killed: whoever ends one writes down why before anything of it goes."""
-    return ({"killed"} if end_asked else set()) | ({"died"} if struck else set())
-
-
-async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
-    """Some at a time. The work of one is made when its turn comes: if the storm is stopped before,
-    there is nothing that nobody has awaited."""
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def one(item: Item) -> None:
-        async with gate:
-            await work(item)
-
-    await asyncio.gather(*(one(item) for item in items))

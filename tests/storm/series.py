@@ -15,12 +15,16 @@ from storm.rounds import Round
 from storm.stopping import Stop
 from storm.tally import Tally
 from storm.traces import Traces
+from support.power import PowerDisk
 from support.server import Server
 
 
-def server_for(data: Path, creates: int) -> Server:
+def server_for(data: Path, creates: int, log: Path) -> Server:
     # Creates that are cut may have made a sandbox, and are asked for again.
-    return Server(data, extra=["--max-sandboxes", str(min(4000, 4 * creates + 64))])
+    server = Server(data, extra=["--max-sandboxes", str(min(4000, 4 * creates + 64))])
+    # Not on its disk: copies are of what it keeps.
+    server.log = log
+    return server
 
 
 def run(
@@ -30,14 +34,16 @@ def run(
     creates: int,
     progress: Callable[[int, Tally], None],
     stop: Stop | None = None,
+    disk: PowerDisk | None = None,
 ) -> Tally:
-    """Plays the rounds; returns what they came to together. Raises `Unusable` before the first."""
+    """Plays the rounds; returns what they came to together. Raises `Unusable` before the first. With the
+    disk on which the server works, its power is cut once in each."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return asyncio.run(_run(server, seed, rounds, creates, progress, stop))
+    return asyncio.run(_run(server, seed, rounds, creates, progress, stop, disk))
 
 
-async def _run(server, seed, rounds, creates, progress, stop) -> Tally:
+async def _run(server, seed, rounds, creates, progress, stop, disk) -> Tally:
     if stop is not None:
         stop.cancels_this_task()
     whole = Tally()
@@ -48,7 +54,7 @@ async def _run(server, seed, rounds, creates, progress, stop) -> Tally:
     before = await warm_up(keeper, creates)
     print(f"it works ({time.monotonic() - began:.0f} s): the storm begins", flush=True)
     for number in rounds:
-        this = Round(keeper, seed, number, creates)
+        this = Round(keeper, seed, number, creates, disk)
         try:
             tally = await this.play(before)
         except Exception as error:

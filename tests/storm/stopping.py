@@ -4,8 +4,10 @@ import asyncio
 import shutil
 import signal
 from pathlib import Path
+from typing import Sequence
 
 from storm.keeper import BACK_WITHIN
+from support.power import PowerDisk
 from support.server import Server
 
 # A create that was cut by the stop may still become a sandbox after all others have ended.
@@ -56,10 +58,21 @@ def sandboxes_of(server: Server) -> list[Path]:
     return list(folder.iterdir()) if folder.exists() else []
 
 
-def leave_nothing(server: Server, scratch: Path, keep_log: bool) -> None:
+def leave_nothing(server: Server | None, disk: PowerDisk | None, scratch: Path, keep: Sequence[Path] = ()) -> None:
+    """But what is to be kept of the folder."""
     try:
-        end_all(server)
+        if server is not None:
+            end_all(server)
+        if disk is not None:
+            disk.unmount()
     except (RuntimeError, AssertionError, OSError) as error:
-        print(f"storm: sandboxes may be left; `soulbox serve --data-dir {server.data}` finds them: {error}", flush=True)
+        where = server.data if server else scratch
+        print(f"storm: sandboxes may be left; `soulbox serve --data-dir {where}` finds them: {error}", flush=True)
         return
-    shutil.rmtree(server.data if keep_log else scratch, ignore_errors=True)
+    for each in [each for each in scratch.iterdir() if each not in keep]:
+        if each.is_dir():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink()
+    if not keep:
+        scratch.rmdir()

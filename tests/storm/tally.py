@@ -1,5 +1,6 @@
 """What a storm counts."""
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -24,6 +25,13 @@ class Tally:
     server_kills: int = 0
     # Starts of the server that took too long, but came to an end. They count as stuck too.
     slow_starts: int = 0
+    # Cuts of the power, how many sandboxes clients had been told of by then, and were at rest; what became
+    # of them, and how long the looks took.
+    power_cuts: int = 0
+    told_of: int = 0
+    at_rest: int = 0
+    after_cuts: Counter[str] = field(default_factory=Counter)
+    cut_seconds: float = 0.0
     # Acknowledged, and neither there nor ended for a reason that the plan knows.
     lost: int = 0
     # A request, a sandbox or the server that came to no end within its bound.
@@ -66,6 +74,9 @@ class Tally:
             f"killed {self.killed}, struck {self.struck}, server killed {self.server_kills} times "
             f"(back within {self.worst_recovery:.2f} s, slow starts {self.slow_starts}); create p50 {self.percentile(0.5) * 1000:.0f} ms, "
             f"p99 {self.percentile(0.99) * 1000:.0f} ms; "
+            f"power cut {self.power_cuts} times with {self.told_of} told of, {self.at_rest} of them paused: "
+            f"{', '.join(f'{each} {count}' for each, count in sorted(self.after_cuts.items())) or 'none'} "
+            f"(looked at in {self.cut_seconds:.0f} s); "
             f"lost {self.lost}, stuck {self.stuck}, leaked {self.leaked}, untrue {self.untrue}"
         )
 

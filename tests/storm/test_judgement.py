@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from storm.client import Life, Refused, Sandbox, end_reason, output
+from storm.judging import reasons_for
 from storm.plan import Fate, Wish
-from storm.rounds import Round, reasons_for
+from storm.rounds import Round
 from storm.tally import Tally
 from storm.victims import Struck
 from storm.wire import Answer

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from storm.judging import AT_ONCE, for_each
 from storm.options import duration
-from storm.rounds import AT_ONCE, for_each
 from storm.stopping import Stop
 from support.server import PROJECT, binary, clean_environment
 
@@ -96,9 +96,10 @@ def test_who_is_not_root_and_has_no_sudo_is_told_at_once(bare, script):
 
 
 def test_how_long_a_storm_takes_is_told_before_it():
-    assert duration(50, 1000) == "33 minutes"
-    assert duration(1, 1000) == "40 s"
-    assert duration(1, 24) == "10 s"
+    assert duration(50, 1000, power_cuts=False) == "33 minutes"
+    assert duration(50, 1000, power_cuts=True) == "43 minutes"
+    assert duration(1, 1000, power_cuts=False) == "40 s"
+    assert duration(1, 24, power_cuts=True) == "10 s"
 
 
 def test_the_scripts_explain_themselves_from_any_folder(tmp_path):

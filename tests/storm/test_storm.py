@@ -8,9 +8,13 @@ import os
 import pytest
 
 from storm.plan import Fate, Target, draw
+from storm.power import disk_for
 from storm.series import run, server_for
+from storm.stopping import leave_nothing
 
-SEED = int(os.environ.get("SOULBOX_STORM_SEED", "113"))
+# Warm sandboxes, a server that is killed twice and again in the end, and a power cut after seven pauses.
+USUAL = 109
+SEED = int(os.environ.get("SOULBOX_STORM_SEED", USUAL))
 ROUNDS = 1
 CREATES = 50
 
@@ -18,7 +22,10 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_storms_lose_nothing_leave_nothing_and_answer_the_truth(scratch):
-    server = server_for(scratch / "storm", CREATES)
+    place = scratch / "storm"
+    place.mkdir()
+    disk = disk_for(place, CREATES)
+    server = server_for(disk.path / "data", CREATES, place / "server.log")
     failures: list[str] = []
 
     def note(number, tally):
@@ -28,12 +35,15 @@ def test_storms_lose_nothing_leave_nothing_and_answer_the_truth(scratch):
             failures.append("\n".join([f"round {number}: {tally}", *tally.problems[:20], again]))
 
     try:
-        whole = run(server, SEED, range(1, ROUNDS + 1), CREATES, note)
+        whole = run(server, SEED, range(1, ROUNDS + 1), CREATES, note, disk=disk)
     finally:
-        server.finish()
-    assert not failures, "\n\n".join(failures) + f"\n\n{server.log_tail()}"
+        told = server.log_tail()
+        leave_nothing(server, disk, place)
+    assert not failures, "\n\n".join(failures) + f"\n\n{told}"
     assert whole.acknowledged > ROUNDS * CREATES // 2, f"too little was made to have tested much: {whole}"
     assert whole.server_kills >= ROUNDS and whole.struck > 0 and whole.cut > 0, f"there was no storm: {whole}"
+    assert whole.power_cuts == ROUNDS and whole.told_of > 0, f"nobody was told anything before the power cut: {whole}"
+    assert whole.at_rest > 0 or SEED != USUAL, f"none was paused before the power cut: {whole}"
 
 
 def test_a_seed_gives_the_same_plan_again_and_another_seed_another():
