@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use http::{StatusCode, header};
 use rustix::{
     fs::{SeekFrom, seek},
@@ -77,18 +77,21 @@ pub(crate) async fn disk(
     SandboxPath(id): SandboxPath,
 ) -> Result<Response> {
     let disk = app.control.broken_disk(&caller.tenant, &id).await?;
-    // A thread only for as long as it reads: a client takes its time.
+    let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((headers, Body::from_stream(pieces(disk))).into_response())
+}
+
+/// Takes a thread only for as long as it reads: a client takes its time.
+fn pieces(disk: File) -> impl Stream<Item = io::Result<Bytes>> {
     let disk = Arc::new(disk);
-    let body = stream::try_unfold(Some(0), move |at| {
+    stream::try_unfold(Some(0), move |at| {
         let disk = Arc::clone(&disk);
         async move {
             let Some(at) = at else { return Ok(None) };
             let read = tokio::task::spawn_blocking(move || next_piece(&disk, at));
             read.await.map_err(io::Error::other)?.map(Some)
         }
-    });
-    let headers = [(header::CONTENT_TYPE, "application/octet-stream")];
-    Ok((headers, Body::from_stream(body)).into_response())
+    })
 }
 
 /// The first piece from here on, and where to look for the one after it.
@@ -119,4 +122,45 @@ pub(crate) async fn discard(
 ) -> Result<StatusCode> {
     app.control.discard(&caller.tenant, &id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    /// More than one piece, and a hole.
+    fn disk(fill: u8) -> File {
+        let disk = tempfile::tempfile().unwrap();
+        let data = vec![fill; usize::try_from(READ_CHUNK).unwrap() + 5];
+        disk.write_all_at(&data, 0).unwrap();
+        disk.set_len(64 << 20).unwrap();
+        disk
+    }
+
+    #[test]
+    fn clients_who_take_their_time_keep_no_thread_from_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut slow = Vec::new();
+            for _ in 0..3 {
+                let mut each = Box::pin(pieces(disk(1)));
+                each.next().await.unwrap().unwrap();
+                slow.push(each);
+            }
+            let all = pieces(disk(2)).collect::<Vec<_>>();
+            let all = tokio::time::timeout(std::time::Duration::from_secs(20), all).await;
+            let all: Vec<Bytes> = all.unwrap().into_iter().map(io::Result::unwrap).collect();
+            let bytes: usize = all.iter().map(|piece| piece.len() - HEAD).sum();
+            let data = usize::try_from(READ_CHUNK).unwrap() + 5;
+            // As blocks of the file system have it; holes are not sent.
+            assert!((data..data + (64 << 10)).contains(&bytes), "{bytes}");
+            assert_eq!(*all.last().unwrap(), head(64 << 20, 0));
+        });
+    }
 }

@@ -67,6 +67,19 @@ impl Paging {
         })
     }
 
+    /// For items that are shown one by one, of which few are to be kept.
+    pub(crate) fn gather<T, P: for<'a> Fn(&'a T) -> Position<'a>>(
+        &self,
+        position: P,
+    ) -> Gathering<'_, T, P> {
+        Gathering {
+            paging: self,
+            position,
+            kept: Vec::new(),
+            full: false,
+        }
+    }
+
     /// Only what is on the page is put in order: a list may have thousands of items.
     pub(crate) fn cut<T>(
         &self,
@@ -89,6 +102,59 @@ impl Paging {
     }
 }
 
+/// The items of a page so far, and some more.
+#[derive(Debug)]
+pub(crate) struct Gathering<'p, T, P> {
+    paging: &'p Paging,
+    position: P,
+    /// When it is `full`, the last of them comes after all that the page and the next one's first
+    /// item can still be.
+    kept: Vec<T>,
+    full: bool,
+}
+
+impl<T, P: for<'a> Fn(&'a T) -> Position<'a>> Gathering<'_, T, P> {
+    /// `item` is called if it may be on the page, `position` only if its time does not decide.
+    pub(crate) fn offer<'a>(
+        &mut self,
+        at: UnixMillis,
+        position: impl FnOnce() -> Position<'a>,
+        item: impl FnOnce() -> T,
+    ) {
+        let order = self.paging.order;
+        let last = self.kept.get(self.paging.limit).filter(|_| self.full);
+        let last = last.map(&self.position);
+        let is_later = |than: &Position<'_>| order.compare_times(at, than.at);
+        if last.as_ref().is_some_and(|last| is_later(last).is_gt()) {
+            return;
+        }
+        let position = position();
+        if last.is_some_and(|last| order.compare(&position, &last).is_ge()) {
+            return;
+        }
+        if let Some(after) = &self.paging.after
+            && order.compare(&position, after).is_le()
+        {
+            return;
+        }
+        self.kept.push(item());
+        // The page and one more, which tells that there is a next one.
+        let wanted = self.paging.limit + 1;
+        if self.kept.len() == 2 * wanted {
+            let position = &self.position;
+            self.kept.select_nth_unstable_by(wanted - 1, |a, b| {
+                order.compare(&position(a), &position(b))
+            });
+            self.kept.truncate(wanted);
+            self.full = true;
+        }
+    }
+
+    pub(crate) fn page(self) -> Page<T> {
+        self.paging.cut(self.kept, self.position)
+    }
+}
+
 impl<T: Serialize> IntoResponse for Page<T> {
     fn into_response(self) -> Response {
         with_next(axum::Json(self.items).into_response(), self.next)
@@ -104,6 +170,13 @@ pub(crate) fn with_next(mut response: Response, next: Option<String>) -> Respons
 }
 
 impl Order {
+    fn compare_times(self, a: UnixMillis, b: UnixMillis) -> Ordering {
+        match self {
+            Self::NewestFirst => b.cmp(&a),
+            Self::OldestFirst => a.cmp(&b),
+        }
+    }
+
     /// Newest first, then by id; oldest first is the exact reverse.
     fn compare(self, a: &Position<'_>, b: &Position<'_>) -> Ordering {
         let newest_first = b.at.cmp(&a.at).then_with(|| a.id.cmp(&b.id));
@@ -175,6 +248,42 @@ mod tests {
     fn pages_of_one_visit_everything_in_order() {
         assert_eq!(walk(Order::NewestFirst), ["a", "a2", "b", "c"]);
         assert_eq!(walk(Order::OldestFirst), ["c", "b", "a2", "a"]);
+    }
+
+    fn position(item: &(u64, String)) -> Position<'_> {
+        Position {
+            at: UnixMillis(item.0),
+            id: item.1.as_str().into(),
+        }
+    }
+
+    #[test]
+    fn what_is_gathered_one_by_one_is_what_is_cut_from_all() {
+        // In an order that has nothing to do with theirs, and with equal times.
+        let items: Vec<_> = (0..200_u64)
+            .map(|n| (n * 77 % 200 / 3, format!("{:03}", n * 77 % 200)))
+            .collect();
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            for limit in [1, 7, 100] {
+                let (mut seen, mut token) = (Vec::new(), None);
+                loop {
+                    let paging = paging(order, limit, token.take());
+                    let mut gathering = paging.gather(position);
+                    for item in &items {
+                        gathering.offer(UnixMillis(item.0), || position(item), || item.clone());
+                    }
+                    let gathered = gathering.page();
+                    let cut = paging.cut(items.clone(), position);
+                    assert_eq!((&gathered.items, &gathered.next), (&cut.items, &cut.next));
+                    seen.extend(gathered.items);
+                    match gathered.next {
+                        Some(next) => token = Some(next),
+                        None => break,
+                    }
+                }
+                assert_eq!(seen.len(), items.len());
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod pty;
 pub(crate) mod rest;
 pub(crate) mod run_code;
 pub(crate) mod scale;
-mod throughput;
+pub(crate) mod throughput;
 
 use std::{collections::BTreeSet, path::PathBuf, pin::pin};
 

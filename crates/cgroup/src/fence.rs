@@ -10,11 +10,8 @@ use crate::{
     Controller, Error, Manager, Result, Version,
     discover::{Hierarchy, discover},
     file::{key_in, read, read_number, write, write_if_present},
+    limits::write_cpu_weight,
 };
-
-/// What everybody has who was not given another weight, on v2 and on v1.
-const USUAL_WEIGHT: u64 = 100;
-const USUAL_SHARES: u64 = 1024;
 
 /// What all groups of a [`Manager`] may use together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +64,9 @@ impl Manager {
             (Some((_, dir)), Controller::Pids) => {
                 write(&dir.join("pids.max"), &limits.pids.to_string())
             }
-            (Some((version, dir)), Controller::Cpu) => set_weight(version, &dir, limits.cpu_weight),
+            (Some((version, dir)), Controller::Cpu) => {
+                write_cpu_weight(version, &dir, limits.cpu_weight)
+            }
             _ => Ok(()),
         };
         [Controller::Memory, Controller::Pids, Controller::Cpu]
@@ -162,17 +161,6 @@ fn set_memory(version: Version, dir: &Path, limit: u64) -> Result<()> {
             }
             write(&dir.join("memory.max"), &text)
         }
-    }
-}
-
-fn set_weight(version: Version, dir: &Path, weight: u16) -> Result<()> {
-    let weight = u64::from(weight.clamp(1, 10_000));
-    match version {
-        Version::V1 => {
-            let shares = (weight * USUAL_SHARES / USUAL_WEIGHT).max(2);
-            write(&dir.join("cpu.shares"), &shares.to_string())
-        }
-        Version::V2 => write(&dir.join("cpu.weight"), &weight.to_string()),
     }
 }
 

@@ -16,6 +16,9 @@ const SOCKET_SHARE: u64 = 4;
 pub struct CgroupLimits {
     /// Thousandths of a cpu.
     pub cpu_millis: u32,
+    /// Share of the cpu where others want it too: 1 to 10,000, [`Self::USUAL_CPU_WEIGHT`] as the
+    /// default.
+    pub cpu_weight: u16,
     pub memory_bytes: u64,
     /// Swap on top of the memory.
     pub swap_bytes: u64,
@@ -29,8 +32,14 @@ pub struct CgroupLimits {
 const PERIOD_MICROS: u64 = 100_000;
 /// The kernel refuses less.
 const LEAST_QUOTA_MICROS: u64 = 1_000;
+/// What v1 has for the usual weight.
+const USUAL_SHARES: u64 = 1024;
+const LEAST_SHARES: u64 = 2;
 
 impl CgroupLimits {
+    /// What every group has that was not given another weight.
+    pub const USUAL_CPU_WEIGHT: u16 = 100;
+
     fn quota_micros(&self) -> u64 {
         (u64::from(self.cpu_millis) * PERIOD_MICROS / 1000).max(LEAST_QUOTA_MICROS)
     }
@@ -38,12 +47,9 @@ impl CgroupLimits {
     pub(crate) fn apply(&self, hierarchy: &Hierarchy, dir: &Path) -> Result<()> {
         for controller in &hierarchy.controllers {
             match (hierarchy.version, controller) {
-                (Version::V1, Controller::Cpu) => self.cpu_v1(dir)?,
-                (Version::V2, Controller::Cpu) => {
-                    write(
-                        &dir.join("cpu.max"),
-                        &format!("{} {PERIOD_MICROS}", self.quota_micros()),
-                    )?;
+                (version, Controller::Cpu) => {
+                    self.quota(version, dir)?;
+                    write_cpu_weight(version, dir, self.cpu_weight)?;
                 }
                 (Version::V1, Controller::Memory) => self.memory_v1(dir)?,
                 (Version::V2, Controller::Memory) => self.memory_v2(dir)?,
@@ -55,12 +61,15 @@ impl CgroupLimits {
         Ok(())
     }
 
-    fn cpu_v1(&self, dir: &Path) -> Result<()> {
-        write(&dir.join("cpu.cfs_period_us"), &PERIOD_MICROS.to_string())?;
-        write(
-            &dir.join("cpu.cfs_quota_us"),
-            &self.quota_micros().to_string(),
-        )
+    fn quota(&self, version: Version, dir: &Path) -> Result<()> {
+        let quota = self.quota_micros();
+        match version {
+            Version::V1 => {
+                write(&dir.join("cpu.cfs_period_us"), &PERIOD_MICROS.to_string())?;
+                write(&dir.join("cpu.cfs_quota_us"), &quota.to_string())
+            }
+            Version::V2 => write(&dir.join("cpu.max"), &format!("{quota} {PERIOD_MICROS}")),
+        }
     }
 
     fn memory_v1(&self, dir: &Path) -> Result<()> {
@@ -124,5 +133,18 @@ impl CgroupLimits {
             }
         }
         Ok(())
+    }
+}
+
+/// On v2 as it is; v1 counts in shares.
+pub(crate) fn write_cpu_weight(version: Version, dir: &Path, weight: u16) -> Result<()> {
+    let weight = u64::from(weight.clamp(1, 10_000));
+    match version {
+        Version::V1 => {
+            let usual = u64::from(CgroupLimits::USUAL_CPU_WEIGHT);
+            let shares = (weight * USUAL_SHARES / usual).max(LEAST_SHARES);
+            write(&dir.join("cpu.shares"), &shares.to_string())
+        }
+        Version::V2 => write(&dir.join("cpu.weight"), &weight.to_string()),
     }
 }

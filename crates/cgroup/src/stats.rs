@@ -21,6 +21,19 @@ pub struct CgroupStats {
 }
 
 impl Cgroup {
+    /// What was written to files and is not on their disks yet. 0 where the kernel does not tell.
+    pub fn unwritten_bytes(&self) -> Result<u64> {
+        let Some(hierarchy) = self.hierarchy_of(Controller::Memory) else {
+            return Ok(0);
+        };
+        let file = self.directory(hierarchy).join("memory.stat");
+        let (dirty, under_way) = match hierarchy.version {
+            Version::V1 => ("total_dirty", "total_writeback"),
+            Version::V2 => ("file_dirty", "file_writeback"),
+        };
+        Ok(read_key(&file, dirty)? + read_key(&file, under_way)?)
+    }
+
     pub fn stats(&self) -> Result<CgroupStats> {
         let mut stats = CgroupStats::default();
         if let Some(hierarchy) = self.hierarchy_of(Controller::Cpuacct) {

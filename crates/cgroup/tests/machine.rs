@@ -14,6 +14,7 @@ use soulbox_cgroup::{Cgroup, CgroupLimits, FenceLimits, Manager, Version};
 const SHORT: Duration = Duration::from_mins(1);
 const LIMITS: CgroupLimits = CgroupLimits {
     cpu_millis: 500,
+    cpu_weight: 50,
     memory_bytes: 64 << 20,
     swap_bytes: 0,
     pids: 32,
@@ -130,11 +131,13 @@ fn the_limits_stand_in_the_kernels_files() {
                 (64 << 20).to_string()
             );
             assert_eq!(read("cpu", "cpu.cfs_quota_us"), "50000");
+            assert_eq!(read("cpu", "cpu.shares"), "512");
             assert_eq!(read("pids", "pids.max"), "32");
         }
         Version::V2 => {
             assert_eq!(read("", "memory.max"), (64 << 20).to_string());
             assert_eq!(read("", "cpu.max"), "50000 100000");
+            assert_eq!(read("", "cpu.weight"), "50");
             assert_eq!(read("", "pids.max"), "32");
         }
     }

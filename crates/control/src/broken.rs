@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use soulbox_runtime::{Broken, Error as NodeError, Remedy};
 use soulbox_store::EndRow;
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, UnixMillis};
+use soulbox_types::{EndReason, SandboxId, SandboxSpec, TenantId, UnixMillis};
 use tracing::Instrument;
 
 use crate::{Control, Error, Result, Sandbox, Tenant};
@@ -53,16 +53,61 @@ impl Control {
                 Err(NodeError::SandboxNotFound(id)) => return Err(Error::NotBroken(id)),
                 recovered => recovered?,
             };
-            // Before it can be woken.
-            control.mount_volumes_of(&status.spec).await;
-            let rested = Some(UnixMillis::now());
-            control.registry.adopt(&id, &tenant.id, rested);
-            control.learn(&status.spec);
-            control.note_event(&id, "recovered", serde_json::Map::new());
-            tracing::info!("sandbox recovered");
+            control.take_back(&tenant.id, &status.spec).await;
             control.get(&tenant, &id).await
         };
         self.finish(work.in_current_span()).await
+    }
+
+    /// One that the node has again.
+    async fn take_back(&self, tenant: &TenantId, spec: &SandboxSpec) {
+        // Before it can be woken.
+        self.mount_volumes_of(spec).await;
+        let rested = Some(UnixMillis::now());
+        self.registry.adopt(&spec.id, tenant, rested);
+        self.learn(spec);
+        self.note_event(&spec.id, "recovered", serde_json::Map::new());
+        tracing::info!(sandbox_id = %spec.id, "sandbox recovered");
+    }
+
+    /// Looks whether what could not be taken up at the start can be now: until then it runs without a
+    /// deadline, and nobody can reach it. Without making anybody wait; one round at a time.
+    pub(crate) fn look_again_later(self: &Arc<Self>) {
+        let left = self.node.broken().into_iter();
+        let left: Vec<_> = left.filter(|each| each.remedy == Remedy::Retry).collect();
+        if left.is_empty() {
+            return;
+        }
+        let Ok(ours) = Arc::clone(&self.looking_again).try_lock_owned() else {
+            return;
+        };
+        let control = Arc::clone(self);
+        self.in_background(async move {
+            let _ours = ours;
+            for broken in left {
+                if control.is_draining() {
+                    return;
+                }
+                if let Err(error) = control.look_again(&broken.id).await {
+                    tracing::warn!(sandbox_id = %broken.id, %error, "a broken sandbox could not be looked at again");
+                }
+            }
+        });
+    }
+
+    async fn look_again(self: &Arc<Self>, id: &SandboxId) -> Result<()> {
+        let Some(status) = self.node.look_again(id).await? else {
+            return Ok(());
+        };
+        match self.store.sandbox(id).await? {
+            Some(row) if row.end.is_none() => self.take_back(&row.tenant, &status.spec).await,
+            // As a start would find it: nobody's, or over.
+            _ => {
+                self.reconcile_running(&status, None, UnixMillis::now())
+                    .await?;
+            }
+        }
+        Ok(())
     }
 
     /// The disk of one that does not run, as it is.

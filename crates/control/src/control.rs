@@ -41,6 +41,8 @@ pub struct Control {
     pub(crate) workshop: Option<Arc<Workshop>>,
     /// Somebody removes what nothing needs.
     pub(crate) collecting: Arc<AtomicBool>,
+    /// Held by whoever looks again at what was left alone.
+    pub(crate) looking_again: Arc<tokio::sync::Mutex<()>>,
     pub(crate) vault: Vault,
     pub(crate) journal: Journal,
     pub(crate) hooks: Arc<Hooks>,
@@ -85,6 +87,7 @@ impl Control {
             library,
             workshop,
             collecting: Arc::default(),
+            looking_again: Arc::default(),
             vault,
             journal: Journal::start(store.clone(), Arc::clone(&hooks), &stop),
             hooks,

@@ -13,7 +13,7 @@ use soulbox_store::{KeyRow, TenantRow};
 use soulbox_types::{Secret, TenantId, UnixMillis};
 use uuid::Uuid;
 
-use crate::{Control, Error, Result, api_key, reference::is_word};
+use crate::{Control, Error, Result, api_key, committed::follow, reference::is_word};
 
 const DEFAULT_TENANT: &str = "default";
 const MAX_NAME_LENGTH: usize = 128;
@@ -125,8 +125,8 @@ impl Control {
             )));
         }
         let (key, row) = new_key(tenant.id.clone(), name);
-        self.store.insert_key(&row).await?;
-        let info = self.keys.add(row)?;
+        let written = self.store.insert_key(&row).await;
+        let info = follow(written, || self.keys.add(row))??;
         Ok(NewKey { key, info })
     }
 
@@ -162,9 +162,10 @@ impl Control {
         if self.keys.of(&tenant.id).len() == 1 {
             return Err(Error::LastKey);
         }
-        self.store.delete_key(id).await?;
-        self.keys.by_hash.write().remove(&key.row.hash);
-        Ok(())
+        let deleted = self.store.delete_key(id).await;
+        follow(deleted, || {
+            self.keys.by_hash.write().remove(&key.row.hash);
+        })
     }
 
     /// Follows changes that were made in the store itself: `soulbox key` works on the data folder.

@@ -6,6 +6,7 @@
 //! # Layout
 //! - `control`: [`Control`], its start and end
 //! - `reconcile`, `watch`: following the node, at start and afterwards
+//! - `committed`: memory follows the store
 //! - `registry`: which sandboxes are live and whose they are, in memory
 //! - `create`, `deadline`, `rest`, `ending`, `network`, `view`: what tenants do with sandboxes
 //! - `guest`: whether envd inside a sandbox answers
@@ -22,6 +23,7 @@ mod api_key;
 mod broken;
 mod building;
 mod catalogue;
+mod committed;
 mod config;
 mod control;
 mod create;

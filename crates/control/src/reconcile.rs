@@ -56,7 +56,7 @@ impl Control {
         self.settle_idempotency().await
     }
 
-    async fn reconcile_running(
+    pub(crate) async fn reconcile_running(
         self: &Arc<Self>,
         status: &SandboxStatus,
         row: Option<SandboxRow>,

@@ -8,12 +8,11 @@
 //! here: whether it rests is asked of the node.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
-use soulbox_runtime::SandboxStatus;
 use soulbox_types::{SandboxId, TenantId, UnixMillis};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,12 +196,11 @@ impl Registry {
             .map(|live| Arc::clone(&live.gate))
     }
 
-    pub(crate) fn retain_running(&self, statuses: &mut Vec<SandboxStatus>) {
+    /// Those that are being made or ended: few, among thousands.
+    pub(crate) fn not_running(&self) -> HashSet<SandboxId> {
         let inner = self.inner.lock();
-        statuses.retain(|status| {
-            let live = inner.live.get(&status.spec.id);
-            live.is_some_and(|live| live.phase == Phase::Running)
-        });
+        let not_running = inner.live.iter().filter(|(_, l)| l.phase != Phase::Running);
+        not_running.map(|(id, _)| id.clone()).collect()
     }
 
     pub(crate) fn running(&self) -> Vec<SandboxId> {

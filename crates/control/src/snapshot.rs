@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     Control, Error, Reference, Result, Tenant,
     building::own_reference,
+    committed::follow,
     reference::DEFAULT_TAG,
     shelf::{ImageHold, Shelved},
     template::Found,
@@ -117,8 +118,9 @@ impl Control {
                 let snapshot = reference.name;
                 return Err(Error::SnapshotInUse { snapshot, users });
             }
-            control.store.delete_snapshot(&shelved.row.template).await?;
-            control.shelf.remove(&shelved.row.template);
+            let template = &shelved.row.template;
+            let deleted = control.store.delete_snapshot(template).await;
+            follow(deleted, || control.shelf.remove(template))?;
             tracing::info!(template = %shelved.row.template, "snapshot deleted");
             Ok(())
         };
@@ -134,9 +136,9 @@ impl Control {
         id: &SandboxId,
     ) -> Result<(Snapshot, ImageHold)> {
         let image = TemplateId::random();
-        self.store.doom_image(&image).await?;
         let hold = self.shelf.hold(&image);
-        self.shelf.doom(&image);
+        let doomed = self.store.doom_image(&image).await;
+        follow(doomed, || self.shelf.doom(&image))?;
         match timeout(CAPTURE_LIMIT, self.node.snapshot(id, image)).await {
             Ok(Ok(snapshot)) => Ok((snapshot, hold)),
             Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
@@ -187,10 +189,9 @@ impl Control {
             build: build.id.clone(),
             assigned_at: UnixMillis::now(),
         };
-        let written = self.store.insert_snapshot_build(&row, &build, &tag);
-        written.await?;
+        let written = self.store.insert_snapshot_build(&row, &build, &tag).await;
         let info = info(tenant, &row, &build, &tag);
-        self.shelf.add(row, build, tag);
+        follow(written, || self.shelf.add(row, build, tag))?;
         Ok(info)
     }
 
@@ -243,13 +244,16 @@ impl Control {
         let mut removed = false;
         for image in self.shelf.doomed() {
             match timeout(REMOVE_LIMIT, self.node.delete_snapshot(&image)).await {
-                Ok(Ok(())) => match self.store.forget_image(&image).await {
-                    Ok(()) => {
+                Ok(Ok(())) => {
+                    let forgotten = self.store.forget_image(&image).await;
+                    let forgotten = follow(forgotten, || {
                         self.shelf.forget(&image);
                         removed = true;
+                    });
+                    if let Err(error) = forgotten {
+                        tracing::warn!(%image, %error, "could not forget an image");
                     }
-                    Err(error) => tracing::warn!(%image, %error, "could not forget an image"),
-                },
+                }
                 Ok(Err(NodeError::InUse { .. })) => {}
                 Ok(Err(error)) => tracing::warn!(%image, %error, "could not remove an image"),
                 Err(_) => tracing::warn!(%image, "removing an image takes too long"),

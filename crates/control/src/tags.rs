@@ -7,8 +7,8 @@ use soulbox_types::UnixMillis;
 use tracing::Instrument;
 
 use crate::{
-    Control, Error, Reference, Result, Tenant, reference::DEFAULT_TAG, snapshot::not_a_uuid,
-    template::Found,
+    Control, Error, Reference, Result, Tenant, committed::follow, reference::DEFAULT_TAG,
+    snapshot::not_a_uuid, template::Found,
 };
 
 const MOST_TAGS: usize = 1000;
@@ -46,14 +46,13 @@ impl Control {
             let _writing = control.shelf.writing.lock().await;
             if let Some(Found::Snapshot(_)) = control.look_up_template(&tenant, &reference)? {
                 let template = control.own_snapshot(&tenant, &reference)?.row.template;
-                control.store.untag_snapshot(&template, &tags).await?;
-                control.shelf.untag(&template, &tags);
+                let written = control.store.untag_snapshot(&template, &tags).await;
+                follow(written, || control.shelf.untag(&template, &tags))
             } else {
                 let template = control.own_template(&tenant, &reference)?.row.id;
-                control.store.untag_template(&template, &tags).await?;
-                control.library.untag(&template, &tags);
+                let written = control.store.untag_template(&template, &tags).await;
+                follow(written, || control.library.untag(&template, &tags))
             }
-            Ok(())
         };
         self.finish(work.in_current_span()).await
     }
@@ -77,8 +76,8 @@ impl Control {
             assigned_at,
         });
         let rows: Vec<_> = rows.collect();
-        self.store.tag_snapshot(&rows).await?;
-        self.shelf.tag(rows);
+        let written = self.store.tag_snapshot(&rows).await;
+        follow(written, || self.shelf.tag(rows))?;
         Ok(build.id.clone())
     }
 
@@ -100,8 +99,8 @@ impl Control {
             assigned_at,
         });
         let rows: Vec<_> = rows.collect();
-        self.store.tag_template(&rows).await?;
-        self.library.tag(rows);
+        let written = self.store.tag_template(&rows).await;
+        follow(written, || self.library.tag(rows))?;
         Ok(build.id.clone())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, Paused, SandboxStatus};
+use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, Paused, SandboxStatus, Visited};
 use soulbox_types::{Limits, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
 use crate::{Control, Error, Result, Tenant, registry::Phase};
@@ -16,6 +16,16 @@ pub struct Sandbox {
     pub state: SandboxState,
     /// How it rests. Absent also while it is being put to rest.
     pub paused: Option<Paused>,
+}
+
+impl From<Visited<'_>> for Sandbox {
+    fn from(visited: Visited<'_>) -> Self {
+        Self {
+            spec: Arc::clone(visited.spec),
+            state: visited.state,
+            paused: visited.paused,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -35,22 +45,38 @@ pub(crate) enum Lookup {
 }
 
 impl Control {
-    /// All running and paused ones of the tenant, in no particular order. Of thousands: each lock is
-    /// taken once, and nothing of a sandbox is copied.
-    pub fn list(&self, tenant: &Tenant) -> Vec<Sandbox> {
+    /// Shows all running and paused ones of the tenant, in no particular order. Of thousands, so
+    /// that none is copied of which nobody wants more than its count.
+    ///
+    /// One that was never told of, because its create fails just now, may be among them for a
+    /// moment: see [`Self::is_known`].
+    pub fn visit(&self, tenant: &Tenant, mut each: impl FnMut(Visited<'_>)) {
         let now = UnixMillis::now();
-        let mut statuses = self.node.list();
-        statuses.retain(|status| status.spec.tenant == tenant.id);
-        self.registry.retain_running(&mut statuses);
-        let seen = statuses.into_iter().filter_map(|status| {
-            let state = match Seen::of(&status, now) {
+        let hidden = self.registry.not_running();
+        self.node.visit(Some(&tenant.id), &mut |visited| {
+            if !hidden.is_empty() && hidden.contains(&visited.spec.id) {
+                return;
+            }
+            let state = match Seen::of(visited, now) {
                 Seen::Running => SandboxState::Running,
                 Seen::Paused => SandboxState::Paused,
-                Seen::Ending => return None,
+                Seen::Ending => return,
             };
-            Some(self.sandbox(status, state))
+            each(Visited { state, ..visited });
         });
-        seen.collect()
+    }
+
+    /// Whether somebody was told of it.
+    pub fn is_known(&self, id: &SandboxId) -> bool {
+        self.registry.phase(id) == Some(Phase::Running)
+    }
+
+    /// All running and paused ones of the tenant, in no particular order.
+    pub fn list(&self, tenant: &Tenant) -> Vec<Sandbox> {
+        let mut all = Vec::new();
+        self.visit(tenant, |visited| all.push(Sandbox::from(visited)));
+        all.retain(|sandbox| self.is_known(&sandbox.spec.id));
+        all
     }
 
     pub async fn get(&self, tenant: &Tenant, id: &SandboxId) -> Result<Sandbox> {
@@ -155,10 +181,10 @@ enum Seen {
 impl Seen {
     /// The node ends it, or puts it to rest, within a moment after its deadline; nobody shall see
     /// that moment. One that is at rest has no deadline.
-    fn of(status: &SandboxStatus, now: UnixMillis) -> Self {
-        match status.state {
-            SandboxState::Running if status.spec.deadline > now => Self::Running,
-            SandboxState::Running => match status.spec.lifecycle.on_timeout {
+    fn of(visited: Visited<'_>, now: UnixMillis) -> Self {
+        match visited.state {
+            SandboxState::Running if visited.deadline > now => Self::Running,
+            SandboxState::Running => match visited.on_timeout {
                 OnTimeout::Pause(_) => Self::Paused,
                 OnTimeout::Kill => Self::Ending,
             },
@@ -169,7 +195,7 @@ impl Seen {
 }
 
 fn usable(status: SandboxStatus, now: UnixMillis) -> Lookup {
-    match Seen::of(&status, now) {
+    match Seen::of(Visited::new(&status.spec, status.state, status.tier), now) {
         Seen::Running => Lookup::Running(Box::new(status)),
         Seen::Paused => Lookup::Paused(Box::new(status)),
         Seen::Ending => Lookup::Ending,

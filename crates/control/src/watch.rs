@@ -25,6 +25,7 @@ use crate::{
 const TICK: Duration = Duration::from_secs(2);
 const TICKS_PER_RESYNC: u64 = 5;
 const TICKS_PER_PRUNE: u64 = 30;
+const TICKS_PER_LOOK_AGAIN: u64 = 30;
 const TICKS_PER_COLLECT: u64 = 1800;
 /// Not right after the start: builds that go on need what is there.
 const FIRST_COLLECT: u64 = 150;
@@ -143,6 +144,10 @@ async fn maintain(control: Weak<Control>) {
         if tick.is_multiple_of(TICKS_PER_RESYNC) {
             missing = control.resync(&missing).await;
             control.sweep_later();
+        }
+        // Not right after the start, which has just looked.
+        if tick > 0 && tick.is_multiple_of(TICKS_PER_LOOK_AGAIN) {
+            control.look_again_later();
         }
         if tick % TICKS_PER_COLLECT == FIRST_COLLECT {
             control.collect_later();

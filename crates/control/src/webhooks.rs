@@ -20,6 +20,7 @@ use uuid::Uuid;
 pub(crate) use self::{send::Sender, target::Target};
 use crate::{
     Control, Error, Result, Tenant,
+    committed::follow,
     journal::{EVENT_KINDS, written},
     vault::Vault,
 };
@@ -163,18 +164,19 @@ impl Control {
     pub async fn delete_webhook(&self, tenant: &Tenant, id: &str) -> Result<()> {
         let _held = self.hooks.changes.lock().await;
         let hook = self.hooks.find(tenant, id)?;
-        self.store.delete_webhook(&hook.row.id).await?;
-        self.hooks.by_id.write().remove(&hook.row.id);
-        Ok(())
+        let deleted = self.store.delete_webhook(&hook.row.id).await;
+        follow(deleted, || {
+            self.hooks.by_id.write().remove(&hook.row.id);
+        })
     }
 
     async fn put_webhook(&self, mut row: WebhookRow, secret: Secret) -> Result<WebhookInfo> {
         check(&row, &secret)?;
         let target = Target::parse(&row.url, self.hooks.config.allow_private)?;
         row.sealed = self.vault.seal(&row.tenant, &row.id, &secret)?;
-        self.store.put_webhook(&row).await?;
+        let written = self.store.put_webhook(&row).await;
         let info = (&row).into();
-        self.hooks.add(row, target, secret);
+        follow(written, || self.hooks.add(row, target, secret))?;
         Ok(info)
     }
 }

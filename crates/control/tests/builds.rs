@@ -636,6 +636,19 @@ async fn what_nothing_needs_goes_and_a_name_is_free_again() {
 }
 
 #[tokio::test]
+async fn no_build_goes_while_it_is_not_known_what_something_stands_on() {
+    let world = world().await;
+    let asked = world.build("app").await;
+    world.node.keeps_unknown.store(true, Ordering::Relaxed);
+    let app = reference("app");
+    let deleted = world.control.delete_template(&world.tenant, &app).await;
+    deleted.unwrap();
+    // What it does in the background is done then.
+    world.control.drain(Duration::from_secs(20)).await;
+    assert!(world.builder.templates.build(&asked.build).is_some());
+}
+
+#[tokio::test]
 async fn deleting_a_template_cancels_its_builds() {
     let world = world().await;
     let _held = world.builder.gate.write().await;

@@ -3,7 +3,7 @@
 //! Paths here lead nowhere but into the sandbox, whatever links its earlier life has left.
 
 use std::{
-    fs::{self, File},
+    fs,
     os::{fd::OwnedFd, unix::fs::symlink},
     path::{Component, Path, PathBuf},
 };
@@ -11,7 +11,7 @@ use std::{
 use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2},
     io::Errno,
-    mount::{MountAttrFlags, OpenTreeFlags, open_tree},
+    mount::MountAttrFlags,
 };
 use soulbox_sys::idmap;
 use soulbox_types::guest::{InitSpec, TERMINALS};
@@ -45,7 +45,7 @@ pub(crate) fn finish(
         attach(overlay, target).at_with("attach overlay", || target.display().to_string())?;
     }
     mount_dev(spec, pieces)?;
-    mount_sys(spec, pieces)?;
+    mount_sys(pieces)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
     memory(
         Path::new("/run"),
@@ -87,17 +87,15 @@ fn directory_without_links(path: &Path) -> std::io::Result<OwnedFd> {
 fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
     let step = "/dev";
     let dev = Path::new("/dev");
-    // Devices must work here and only here: every other mount is nodev.
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    memory(dev, spec.id_base, 1 << 20, "0755", attributes).at(step)?;
+    attach(&pieces.dev, dev).at(step)?;
     for (name, device) in &pieces.devices {
-        let target = dev.join(name);
-        File::create(&target).at(step)?;
-        attach(device, &target).at_with(step, || (*name).to_owned())?;
+        attach(device, &dev.join(name)).at_with(step, || (*name).to_owned())?;
     }
-    for (name, target) in LINKS {
-        symlink(target, dev.join(name)).at(step)?;
-    }
+    as_sandbox_root(spec.id_base, || {
+        let mut links = LINKS.iter();
+        links.try_for_each(|(name, target)| symlink(target, dev.join(name)))
+    })
+    .at(step)?;
     fs::create_dir(dev.join("pts")).at(step)?;
     let group = (spec.id_base + TTY_GROUP).to_string();
     let most = TERMINALS.to_string();
@@ -107,6 +105,7 @@ fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
         ("gid", Some(group.as_str())),
         ("max", Some(most.as_str())),
     ];
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let terminals = new_filesystem("devpts", &options, attributes).at(step)?;
     attach(&terminals, &dev.join("pts")).at(step)?;
     fs::create_dir(dev.join("shm")).at(step)?;
@@ -120,19 +119,15 @@ fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
     .at("/dev/shm")
 }
 
-/// A tiny `/sys`: cpu topology, and the sandbox's own cgroup.
-fn mount_sys(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
+fn mount_sys(pieces: &Pieces) -> Result<(), Failure> {
     let step = "/sys";
     let sys = Path::new("/sys");
-    memory(sys, spec.id_base, 1 << 20, "0755", CLOSED).at(step)?;
-    for (place, piece) in &pieces.sys {
+    attach(&pieces.sys, sys).at(step)?;
+    for (place, piece) in &pieces.shown {
         let target = sys.join(place);
-        fs::create_dir_all(&target).at(step)?;
         attach(piece, &target).at_with(step, || target.display().to_string())?;
     }
-    // Read-only from here on: what is shown is shown.
-    let mounted = open_tree(CWD, sys, OpenTreeFlags::OPEN_TREE_CLOEXEC).at(step)?;
-    idmap::restrict(&mounted, idmap::MOUNT_ATTR_RDONLY).at(step)
+    Ok(())
 }
 
 /// A fresh `/proc` of the new pid namespace. It belongs to the host's user namespace, so its
@@ -155,23 +150,43 @@ fn mount_proc(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
         Path::new("/proc/sys/kernel/random/boot_id"),
     )
     .at(step)?;
-    // One empty file system behind all hidden directories: each of its own would cost the kernel
-    // memory in every sandbox, and time in every end of one.
-    let mut empty: Option<&Path> = None;
-    for (path, blank) in spec.masked.iter().zip(&pieces.blanks) {
-        let named = || path.display().to_string();
-        if path.is_dir() {
-            if let Some(empty) = empty {
-                let copy = idmap::restricted_copy(empty, idmap::MOUNT_ATTR_RDONLY).at(step)?;
-                attach(&copy, path).at_with(step, named)?;
-            } else {
-                let attributes = CLOSED | MountAttrFlags::MOUNT_ATTR_RDONLY;
-                memory(path, spec.id_base, 4096, "0555", attributes).at(step)?;
-                empty = Some(path);
-            }
-        } else if path.exists() {
-            attach(blank, path).at_with(step, named)?;
-        }
+    let (mut directories, mut files) = (Cover::new(&pieces.empty), Cover::new(&pieces.null));
+    for path in &spec.masked {
+        let cover = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => &mut directories,
+            Ok(_) => &mut files,
+            Err(_) => continue,
+        };
+        cover
+            .hide(path)
+            .at_with(step, || path.display().to_string())?;
     }
     Ok(())
+}
+
+/// What things are hidden behind.
+struct Cover<'a> {
+    mount: &'a OwnedFd,
+    /// Where it is attached. From then on only copies of it can be.
+    attached: Option<&'a Path>,
+}
+
+impl<'a> Cover<'a> {
+    fn new(mount: &'a OwnedFd) -> Self {
+        Self {
+            mount,
+            attached: None,
+        }
+    }
+
+    fn hide(&mut self, path: &'a Path) -> std::io::Result<()> {
+        let Some(first) = self.attached else {
+            self.attached = Some(path);
+            return attach(self.mount, path);
+        };
+        attach(
+            &idmap::restricted_copy(first, idmap::MOUNT_ATTR_NOEXEC)?,
+            path,
+        )
+    }
 }

@@ -81,7 +81,7 @@ fn run() -> Result<(), Failure> {
     let envd = std::fs::File::open(&spec.envd).at("open envd")?;
     // Not ahead of time: it would not show what the host mounts meanwhile, such as volumes.
     new_mount_namespace().at("mount namespace")?;
-    let overlays = root::assemble(&spec, &user_namespace)?;
+    let root::Assembled { inner, disk } = root::assemble(&spec, &user_namespace)?;
     let pieces = pieces::collect(&spec, &user_namespace)?;
 
     let namespaces =
@@ -97,12 +97,12 @@ fn run() -> Result<(), Failure> {
                 &spec,
                 &envd,
                 &user_namespace,
-                &overlays,
+                &inner,
                 &pieces,
             ))
         }
         Cloned::Parent(pid) => {
-            report(&InitStatus::Started { pid });
+            report(&InitStatus::Started { pid, disk });
             drop(tell);
             Ok(())
         }

@@ -37,11 +37,16 @@ pub(crate) fn path(spec: &InitSpec) -> PathBuf {
     spec.staging.join("root")
 }
 
-/// Mounts overlay 0 on the root's place; the rest is returned with its place inside.
-pub(crate) fn assemble(
-    spec: &InitSpec,
-    user_namespace: &OwnedFd,
-) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
+/// What is put together.
+pub(crate) struct Assembled {
+    /// All overlays but the root's, with their places inside.
+    pub(crate) inner: Vec<(PathBuf, OwnedFd)>,
+    /// The kernel's name of the device that the disk is on.
+    pub(crate) disk: String,
+}
+
+/// Mounts overlay 0 on the root's place.
+pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<Assembled, Failure> {
     // Nothing that we mount may show up on the host, and nothing the host mounts here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).at("private mounts")?;
@@ -50,7 +55,8 @@ pub(crate) fn assemble(
     std::env::set_current_dir(&spec.staging).at("staging")?;
     fs::create_dir("root").at("staging")?;
 
-    attach_shifted("disk", &disk::mount(&spec.disk)?, user_namespace, 0)?;
+    let (mounted, disk) = disk::mount(&spec.disk)?;
+    attach_shifted("disk", &mounted, user_namespace, 0)?;
     for (number, image) in spec.snapshots.iter().enumerate() {
         let name = format!("s{number}");
         let mounted = disk::mount_read_only(image)?;
@@ -65,7 +71,7 @@ pub(crate) fn assemble(
             inner.push((overlay.target.clone(), mounted));
         }
     }
-    Ok(inner)
+    Ok(Assembled { inner, disk })
 }
 
 fn attach_shifted(

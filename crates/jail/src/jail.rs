@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, Manager};
-use soulbox_net::{Ipv4Net, NetStats, Network};
+use soulbox_net::{Ipv4Net, NameStats, NetStats, Network};
 use soulbox_runtime::{
     AddedLayer, Adopted, Disk, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started,
     Stats,
@@ -62,6 +62,8 @@ pub struct Jail {
     pub(crate) disks: Arc<Disks>,
     /// Files that are the same in every sandbox of this node, above the template's layers.
     pub(crate) node_layer: PathBuf,
+    /// An empty directory on which each sandbox's root is put together, in its own mount namespace.
+    pub(crate) staging: PathBuf,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
     pub(crate) berths: Arc<Berths>,
 }
@@ -102,6 +104,7 @@ impl Jail {
             ids: Arc::new(HostIds::new()),
             disks: files.disks,
             node_layer: files.node_layer,
+            staging: files.staging,
             sandboxes: Mutex::default(),
             berths,
         });
@@ -120,6 +123,10 @@ impl Jail {
 
     pub fn network_stats(&self) -> NetStats {
         self.network.stats()
+    }
+
+    pub fn name_stats(&self) -> NameStats {
+        self.network.names()
     }
 
     /// Things that work less well than they could, for the operator.
@@ -248,12 +255,15 @@ impl Jail {
 struct Files {
     disks: Arc<Disks>,
     node_layer: PathBuf,
+    staging: PathBuf,
     boot_id: String,
 }
 
 async fn prepare_files(config: &JailConfig, range: Ipv4Net) -> Result<Files> {
     let disks = Arc::new(Disks::open(config.data_dir.join("disks"))?);
     let node_layer = node_layer::write(&config.data_dir, range)?;
+    let staging = config.data_dir.join("staging");
+    fs::create_dir_all(&staging).map_err(|e| Error::io("could not make the staging folder", e))?;
     for template in config.templates.all() {
         let (disks, size) = (Arc::clone(&disks), template.limits.disk_mib);
         blocking(move || disks.blank(size).map(drop)).await?;
@@ -261,6 +271,7 @@ async fn prepare_files(config: &JailConfig, range: Ipv4Net) -> Result<Files> {
     Ok(Files {
         disks,
         node_layer,
+        staging,
         boot_id: boot_id().map_err(|e| Error::io("could not read the boot id", e))?,
     })
 }
@@ -309,9 +320,11 @@ impl Runtime for Jail {
     }
 
     async fn set_limits(&self, id: &SandboxId, limits: &Limits) -> Result<()> {
-        let (sandbox, limits) = (self.sandbox(id)?, cgroup_limits(limits));
-        let user = format!("sandbox {id}");
-        blocking(move || match sandbox.cgroup.set_limits(&limits) {
+        // One that is being made has its group before it is listed.
+        let (cgroup, limits) = (self.cgroups.existing(id.as_str()), cgroup_limits(limits));
+        let (user, absent) = (format!("sandbox {id}"), Error::SandboxNotFound(id.clone()));
+        blocking(move || match cgroup.set_limits(&limits) {
+            Err(error) if error.is_not_found() && !cgroup.exists() => Err(absent),
             Err(soulbox_cgroup::Error::MemoryInUse { used, limit, .. }) => Err(Error::InUse {
                 what: format!(
                     "{} MiB of memory, more than the new limit of {} MiB,",
@@ -395,6 +408,7 @@ impl Runtime for Jail {
             process,
             cgroup,
             slot,
+            disk: record.disk,
             overlays: self
                 .config
                 .templates

@@ -28,6 +28,8 @@ pub(crate) struct Parked {
 #[derive(Debug)]
 pub(crate) struct Launched {
     pub(crate) pid: i32,
+    /// The kernel's name of the device that its disk is on.
+    pub(crate) disk: String,
     init: Child,
     status: BufReader<Take<ChildStdout>>,
 }
@@ -104,10 +106,12 @@ impl Parked {
             return Ok(None);
         }
         match parse(&line)? {
-            InitStatus::Started { pid } => {
-                let launched = Launched { pid, init, status };
-                Ok(Some(launched))
-            }
+            InitStatus::Started { pid, disk } => Ok(Some(Launched {
+                pid,
+                disk,
+                init,
+                status,
+            })),
             InitStatus::Failed { step, message } => Err(Error::Start { step, message }),
             InitStatus::Waiting | InitStatus::Exported { .. } => Err(unexpected(&line)),
         }

@@ -12,6 +12,9 @@ pub(crate) struct Record {
     /// A record of an earlier boot names nothing.
     pub(crate) boot_id: String,
     pub(crate) slot: u32,
+    /// The kernel's name of the device that its disk is on. Absent in records of earlier versions.
+    #[serde(default)]
+    pub(crate) disk: Option<String>,
 }
 
 impl Record {

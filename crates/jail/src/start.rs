@@ -5,10 +5,10 @@ use std::{io, path::PathBuf, sync::Arc};
 use fs_err as fs;
 use soulbox_cgroup::{Cgroup, CgroupLimits};
 use soulbox_net::{EgressPolicy, Slot};
-use soulbox_runtime::{Disk, Error, Origin, Result, Started};
+use soulbox_runtime::{Disk, Error, Origin, Refill, Result, Started};
 use soulbox_template::Template;
 use soulbox_types::{
-    EnvdConfig, Limits, SandboxSpec, VolumeMount,
+    EnvdConfig, Limits, Purpose, SandboxSpec, VolumeMount,
     guest::{InitSpec, OverlaySpec},
 };
 
@@ -56,6 +56,7 @@ impl Jail {
             start_time: process.start_time(),
             boot_id: self.boot_id.clone(),
             slot: slot.index(),
+            disk: Some(launched.disk.clone()),
         };
         started(&record.to_running()?)?;
         launched.ready().await?;
@@ -63,6 +64,7 @@ impl Jail {
             process,
             cgroup,
             slot,
+            disk: record.disk,
             overlays: targets(&template),
         })
     }
@@ -107,9 +109,11 @@ impl Jail {
 
     /// The one that was made ahead for it, with its wishes, or one made now.
     async fn berth_for(&self, spec: &SandboxSpec) -> Result<Berth> {
-        let limits = cgroup_limits(&spec.limits);
+        let limits = first_limits(spec);
         let policy = egress(&spec.network)?;
-        let berth = if let Some(ahead) = self.berths.take(&spec.id, &limits) {
+        // Others are made ahead for users: these have their limits from the start.
+        let usual = cgroup_limits(&spec.limits);
+        let berth = if let Some(ahead) = self.berths.take(&spec.id, &usual) {
             self.refit(ahead, limits).await?
         } else {
             let slot = self.free_slot().await?;
@@ -133,6 +137,7 @@ impl Jail {
         }
         if ahead.limits != limits {
             self.set_limits_of(&ahead, limits).await?;
+            ahead.limits = limits;
         }
         Ok(ahead)
     }
@@ -167,7 +172,7 @@ impl Jail {
         let (disks, size) = (Arc::clone(&self.disks), spec.limits.disk_mib);
         let folder = self.folder(&spec.id);
         blocking(move || {
-            fs::create_dir_all(folder.join("root"))
+            fs::create_dir_all(&folder)
                 .map_err(|e| Error::io("could not make the sandbox's folder", e))?;
             match disk {
                 Disk::Fresh => disks.create(size, &folder.join("disk.img")),
@@ -196,7 +201,7 @@ impl Jail {
             snapshots: origin.snapshots.clone(),
             volumes: self.volumes(spec),
             overlays: self.overlays(template),
-            staging: folder.join("root"),
+            staging: self.staging.clone(),
             shm_bytes: spec.limits.memory_bytes() / 2,
             seccomp: self.policy.seccomp.clone(),
             capabilities: self.policy.capabilities.clone(),
@@ -236,9 +241,23 @@ impl Jail {
     }
 }
 
+/// While it is made. One that nobody waits for yields until it has an owner's limits.
+fn first_limits(spec: &SandboxSpec) -> CgroupLimits {
+    let limits = cgroup_limits(&spec.limits);
+    match spec.purpose {
+        Purpose::User | Purpose::Build => limits,
+        Purpose::Warm => CgroupLimits {
+            cpu_millis: limits.cpu_millis.min(Refill::of_this_machine().cpu_millis),
+            cpu_weight: Refill::CPU_WEIGHT,
+            ..limits
+        },
+    }
+}
+
 pub(crate) fn cgroup_limits(limits: &Limits) -> CgroupLimits {
     CgroupLimits {
         cpu_millis: limits.cpu_millis,
+        cpu_weight: CgroupLimits::USUAL_CPU_WEIGHT,
         memory_bytes: limits.memory_bytes(),
         swap_bytes: 0,
         pids: limits.pids,

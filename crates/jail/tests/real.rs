@@ -383,6 +383,8 @@ async fn another_server_on_the_same_folder_adopts_the_sandbox() {
 
     let second = fixture.jail().await;
     assert_eq!(second.adopt(&spec, &running).await.unwrap(), Adopted::Alive);
+    // As when what came after it failed, and everything is tried again.
+    assert_eq!(second.adopt(&spec, &running).await.unwrap(), Adopted::Alive);
     assert!(health(&second, &spec).await.contains("204"));
     second.destroy(&spec.id, Some(&running)).await.unwrap();
     assert_eq!(second.adopt(&spec, &running).await.unwrap(), Adopted::Gone);
@@ -579,7 +581,10 @@ async fn what_is_counted_per_user_is_counted_per_sandbox() {
 
     // And nothing of the host is open in envd: only pipes, sockets and its own root's files.
     for descriptor in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
-        let target = fs::read_link(descriptor.unwrap().path()).unwrap();
+        // One that was closed meanwhile is no file of the host's.
+        let Ok(target) = fs::read_link(descriptor.unwrap().path()) else {
+            continue;
+        };
         assert!(!target.starts_with(fixture.path()), "{}", target.display());
     }
     jail.destroy(&spec.id, None).await.unwrap();
@@ -759,7 +764,7 @@ struct Tiny(PathBuf);
 
 impl Tiny {
     fn mount(path: PathBuf, options: &str) -> Self {
-        fs::create_dir(&path).unwrap();
+        fs::create_dir_all(&path).unwrap();
         let mut mount = std::process::Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
         assert!(mount.arg(&path).status().unwrap().success());
@@ -772,6 +777,36 @@ impl Drop for Tiny {
         let unmounted = std::process::Command::new("umount").arg(&self.0).status();
         assert!(unmounted.unwrap().success());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_full_disk_has_cost_is_told_by_the_next_pause_and_snapshot() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    let host = Tiny::mount(fixture.path().join("sandboxes"), "size=24m");
+    let spec = fixture.spec();
+    create(&jail, &spec).await;
+    jail.pause(&spec.id).await.unwrap();
+    jail.resume(&spec.id).await.unwrap();
+    let script = "head -c 60000000 /dev/urandom > /root/big; sync /root/big && echo kept || true";
+    let said = run(&jail, &spec, script).await;
+    assert!(!said.contains("kept"), "{said}");
+    for attempt in [
+        jail.pause(&spec.id).await,
+        jail.stop(&spec.id).await,
+        jail.capture(&spec.id, &fixture.path().join("image")).await,
+    ] {
+        let error = attempt.unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+        assert!(error.to_string().contains("copy out what you need"));
+    }
+    // It runs on, so that what can be read can be copied.
+    assert!(jail.stats(&spec.id).await.unwrap().pids > 0);
+    jail.destroy(&spec.id, None).await.unwrap();
+    drop(host);
+    jail.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -861,6 +896,62 @@ async fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
     limits.memory_mib = 64;
     jail.set_limits(&spec.id, &limits).await.unwrap();
     jail.destroy(&spec.id, None).await.unwrap();
+    jail.close().await;
+}
+
+/// Period and quota in microseconds, and the share that 100 stands for the usual of.
+fn cpu_of(jail: &Jail, id: &soulbox_types::SandboxId) -> (u64, u64, u64) {
+    let view = jail.cgroups().existing(id.as_str()).view();
+    let (dir, _) = view
+        .iter()
+        .find(|(_, inside)| ["", "cpu"].contains(&inside.to_str().unwrap()))
+        .unwrap();
+    let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
+    let number = |text: &str| text.trim().parse::<u64>().unwrap();
+    if let Some(max) = read("cpu.max") {
+        let (quota, period) = max.split_once(' ').unwrap();
+        let weight = read("cpu.weight").unwrap();
+        return (number(period), number(quota), number(&weight));
+    }
+    let [period, quota, shares] = ["cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.shares"]
+        .map(|file| number(&read(file).unwrap()));
+    (period, quota, (shares * 100).div_ceil(1024))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_nobody_waits_for_yields_until_it_has_an_owner() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    jail.reclaim(&[]).await.unwrap();
+    let refill = soulbox_runtime::Refill::of_this_machine();
+    // In a berth that was made ahead with a user's limits, and in one of its own.
+    let ahead = spec_with(&fixture, ready_id(&jail).await);
+    for spec in [ahead, fixture.spec()] {
+        let spec = SandboxSpec {
+            purpose: soulbox_types::Purpose::Warm,
+            limits: Limits {
+                cpu_millis: 4000,
+                ..spec.limits
+            },
+            ..spec
+        };
+        create(&jail, &spec).await;
+        let quota = |millis: u32| u64::from(millis) * 100;
+        let capped = quota(refill.cpu_millis.min(spec.limits.cpu_millis));
+        let weight = u64::from(soulbox_runtime::Refill::CPU_WEIGHT);
+        assert_eq!(cpu_of(&jail, &spec.id), (100_000, capped, weight));
+        jail.set_limits(&spec.id, &spec.limits).await.unwrap();
+        let full = quota(spec.limits.cpu_millis);
+        assert_eq!(cpu_of(&jail, &spec.id), (100_000, full, 100));
+        jail.destroy(&spec.id, None).await.unwrap();
+        let gone = jail.set_limits(&spec.id, &spec.limits).await;
+        assert!(matches!(gone, Err(Error::SandboxNotFound(_))), "{gone:?}");
+    }
+    // Those that are made ahead are for users.
+    let next = ready_id(&jail).await;
+    assert_eq!(cpu_of(&jail, &next).2, 100);
     jail.close().await;
 }
 

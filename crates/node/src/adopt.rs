@@ -31,6 +31,8 @@ use crate::{
 
 /// Adoption opens a few files per sandbox; thousands at once would only queue.
 const AT_ONCE: usize = 16;
+/// For whoever recovers one whose time is over, or nearly, to get to it before it ends.
+const AFTER_RECOVERY: Duration = Duration::from_mins(10);
 /// Whoever connects at the last moment goes first.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -68,8 +70,34 @@ pub(crate) async fn try_again(node: &Arc<LocalNode>, id: &SandboxId) -> Result<(
         };
         decided.verdict = Verdict::PutAside(fault, found.running.clone());
     }
+    if let Verdict::Adopt(entry) = &mut decided.verdict {
+        give_time(entry, &decided.folder).await;
+    }
     carry_out(node, decided).await;
     Ok(())
+}
+
+/// While it was broken nobody could move its deadline.
+async fn give_time(entry: &mut Entry, folder: &Folder) {
+    let later = UnixMillis::now().plus(AFTER_RECOVERY);
+    let rests_on_purpose = entry.paused.is_some() && folder.rests();
+    if rests_on_purpose || entry.spec.deadline >= later {
+        return;
+    }
+    let writing = folder.clone();
+    if let Err(error) = blocking(move || writing.lease(later)).await {
+        // Another start finds the old one.
+        tracing::warn!(sandbox = %entry.id(), %error, "the time that it got is not on its disk");
+    }
+    Arc::make_mut(&mut entry.spec).deadline = later;
+    entry.deadline.send_replace(later);
+    entry.note(
+        LogLevel::Warn,
+        format!(
+            "recovered: it has {} minutes, unless its timeout is set",
+            AFTER_RECOVERY.as_secs() / 60
+        ),
+    );
 }
 
 /// A folder as it was read.

@@ -60,7 +60,7 @@ impl LocalNode {
             })
             .await?;
         }
-        if let Some(entry) = self.entries().lock().get_mut(&id) {
+        if let Some(mut entry) = self.entries().lock().get_mut(&id) {
             match &taken {
                 Ok(_) => entry.note(LogLevel::Info, format!("snapshot {snapshot} taken")),
                 Err(error) => entry.note(LogLevel::Error, format!("no snapshot: {error}")),

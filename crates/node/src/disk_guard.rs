@@ -133,7 +133,7 @@ impl LocalNode {
             .await
         {
             Ok(()) => {
-                if let Some(entry) = self.entries().lock().get_mut(id) {
+                if let Some(mut entry) = self.entries().lock().get_mut(id) {
                     entry.note(LogLevel::Error, format!("paused: {reason}"));
                 }
             }

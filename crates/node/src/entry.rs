@@ -97,12 +97,21 @@ impl Entry {
         self.spec.purpose == Purpose::User && self.state != SandboxState::Destroying
     }
 
+    /// Made for the pool, and not taken yet.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        self.spec.purpose == Purpose::Warm
+    }
+
     pub(crate) fn status(&self) -> SandboxStatus {
         SandboxStatus {
             spec: Arc::clone(&self.spec),
             state: self.state,
             tier: self.tier,
         }
+    }
+
+    pub(crate) fn tier(&self) -> Tier {
+        self.tier
     }
 
     /// Ends the supervisor: what happens to the sandbox next is planned.

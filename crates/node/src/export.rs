@@ -26,7 +26,7 @@ impl LocalNode {
         self.check_export(&id, &target).await?;
         {
             let mut entries = self.entries().lock();
-            let entry = entries
+            let mut entry = entries
                 .get_mut(&id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             if entry.spec.snapshot.is_some() {

@@ -13,8 +13,9 @@
 //!
 //! # Layout
 //! - `folder`: the state folder of one sandbox
-//! - `entry`: one sandbox in memory
+//! - `entries`, `entry`: all sandboxes in memory, and one of them
 //! - `local`: [`LocalNode`], the node of this process
+//! - `creates`: creates that are under way
 //! - `admission`: whether one more sandbox fits
 //! - `adopt`: finding what survived
 //! - `settle`: undoing what a failed pause or resume has begun
@@ -32,8 +33,10 @@ mod admission;
 mod adopt;
 mod capture;
 mod checksum;
+mod creates;
 mod disk_guard;
 mod ends;
+mod entries;
 mod entry;
 mod export;
 mod folder;

@@ -8,7 +8,6 @@ mod finish;
 mod node;
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
     time::Duration,
@@ -22,8 +21,11 @@ use tokio::sync::broadcast;
 
 use crate::{
     admission::{AdmissionConfig, AdmissionStats, Door},
-    adopt, disk_guard,
+    adopt,
+    creates::Creates,
+    disk_guard,
     ends::Ends,
+    entries::Entries,
     entry::Entry,
     folder::Folder,
     metrics,
@@ -72,8 +74,9 @@ pub struct LocalNode {
     quarantine: Quarantine,
     pool: Arc<Pool>,
     door: Arc<Door>,
+    creates: Creates,
     /// Held for short, never across an await.
-    entries: Mutex<HashMap<SandboxId, Entry>>,
+    entries: Mutex<Entries>,
     events: broadcast::Sender<NodeEvent>,
     /// Itself, for the tasks that outlive a call.
     me: Weak<Self>,
@@ -94,6 +97,7 @@ impl LocalNode {
             config,
             pool,
             door,
+            creates: Creates::default(),
             runtime,
             snapshots,
             ends,
@@ -139,6 +143,10 @@ impl LocalNode {
         Folder::new(&self.config.sandboxes_dir, id)
     }
 
+    pub(crate) fn creates(&self) -> &Creates {
+        &self.creates
+    }
+
     pub(crate) fn door(&self) -> &Arc<Door> {
         &self.door
     }
@@ -156,19 +164,16 @@ impl LocalNode {
         self.config.max_sandboxes
     }
 
-    pub(crate) fn is_ending(&self, id: &SandboxId) -> bool {
-        let entries = self.entries.lock();
-        entries
-            .get(id)
-            .is_some_and(|entry| entry.state() == SandboxState::Destroying)
-    }
-
     pub(crate) fn sandboxes_dir(&self) -> &Path {
         &self.config.sandboxes_dir
     }
 
     pub(crate) fn ids(&self) -> Vec<SandboxId> {
-        self.entries.lock().keys().cloned().collect()
+        self.entries
+            .lock()
+            .values()
+            .map(|e| e.id().clone())
+            .collect()
     }
 
     pub(crate) fn in_state(&self, state: SandboxState) -> Vec<SandboxId> {
@@ -181,10 +186,10 @@ impl LocalNode {
     }
 
     pub(crate) fn insert_paused(&self, entry: Entry) {
-        self.entries.lock().insert(entry.id().clone(), entry);
+        self.entries.lock().insert(entry);
     }
 
-    pub(crate) fn entries(&self) -> &Mutex<HashMap<SandboxId, Entry>> {
+    pub(crate) fn entries(&self) -> &Mutex<Entries> {
         &self.entries
     }
 
@@ -207,14 +212,14 @@ impl LocalNode {
 
     pub(crate) fn insert_running(self: &Arc<Self>, entry: Entry) {
         let id = entry.id().clone();
-        self.entries.lock().insert(id.clone(), entry);
+        self.entries.lock().insert(entry);
         self.watch_over(&id);
     }
 
     pub(crate) async fn sample(&self, id: &SandboxId) {
         match self.runtime.stats(id).await {
             Ok(stats) => {
-                if let Some(entry) = self.entries.lock().get_mut(id) {
+                if let Some(mut entry) = self.entries.lock().get_mut(id) {
                     entry.history.add(UnixMillis::now(), stats);
                 }
             }
@@ -244,10 +249,7 @@ impl LocalNode {
     }
 }
 
-pub(crate) fn running<'a>(
-    entries: &'a HashMap<SandboxId, Entry>,
-    id: &SandboxId,
-) -> Result<&'a Entry> {
+pub(crate) fn running<'a>(entries: &'a Entries, id: &SandboxId) -> Result<&'a Entry> {
     match entries.get(id) {
         Some(entry) if entry.state() == SandboxState::Running => Ok(entry),
         _ => Err(Error::SandboxNotFound(id.clone())),

@@ -37,7 +37,7 @@ impl LocalNode {
             blocking(move || folder.change(&old)).await?;
             return Err(error);
         }
-        if let Some(entry) = self.entries().lock().get_mut(&id) {
+        if let Some(mut entry) = self.entries().lock().get_mut(&id) {
             Arc::make_mut(&mut entry.spec).network = network;
             entry.note(LogLevel::Info, "network rules changed");
         }

@@ -1,14 +1,29 @@
-//! Sandboxes that wait for a user: started, ready, owned by nobody, seen by nobody.
+//! The warm pool: sandboxes that wait for a user, started, ready, owned by nobody, seen by nobody.
 //!
 //! A shelf per kind ([`WarmWish`]) is filled while that kind is in demand and emptied when it is
 //! not, when memory or disk get short, and when its build is not the current one any more. A
 //! member leaves its shelf under one lock, to a claim or to its end, so nobody gets it twice.
 //!
+//! A create that finds no ready member claims one that is still starting, if there is any of its
+//! kind: what is done for it need not be done again. From the moment that its create is here, such
+//! a member is the user's in memory (told, counted and ended as theirs, with their cpu), and on
+//! disk when it has been handed over, like any other:
+//!
+//! ```text
+//! making ──► starting ──► ready ──claim──► handed over ──► the user's
+//!                │                              ▲
+//!                └──claim──► the create waits ──┤ ready
+//!                                               └ failed: it makes its own, under the same id
+//! ```
+//!
+//! Making members yields to whoever waits: see [`soulbox_runtime::Refill`] for their cpu, and
+//! `keeper` for when they begin.
+//!
 //! What is on disk decides after a crash ([`crate::folder`]):
 //!
 //! | `spec.json` says | `warm.json` | means |
 //! |---|---|---|
-//! | warm | no | being made: destroyed |
+//! | warm | no | being made, for the pool or for a create that waits for it: destroyed |
 //! | warm | yes | waits, or is promised to a create that has a row already: destroyed |
 //! | user | yes | being handed over: destroyed, nobody was answered |
 //! | user | no | the user's |
@@ -16,9 +31,10 @@
 //! # Layout
 //! - `config`: how large it may get
 //! - `demand`: how many of a kind are worth keeping
-//! - `shelves`: who waits, who is claimed
+//! - `shelves`: who is ready, who is starting, who is claimed
 //! - `pressure`: whether the machine can afford it
 //! - `keeper`: the task that fills and empties
+//! - `turn`: for how long one that is being made keeps others from it
 //! - `hand_over`: from a waiting sandbox to the user's
 
 mod config;
@@ -27,6 +43,7 @@ mod hand_over;
 mod keeper;
 mod pressure;
 mod shelves;
+mod turn;
 
 pub use config::PoolConfig;
 pub(crate) use keeper::keep;
@@ -43,18 +60,19 @@ use std::{
 use parking_lot::Mutex;
 use soulbox_runtime::WarmWish;
 use soulbox_template::Template;
-use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState};
+use soulbox_types::{EndReason, SandboxId};
 use tokio::sync::Notify;
 
-use crate::LocalNode;
-use shelves::{Member, Shelves};
+use crate::{LocalNode, entry::Entry};
+use shelves::Shelves;
 
 /// For operators: how the pool does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     pub ready: usize,
     pub making: usize,
-    /// Creates that were served from it, and those that could not be.
+    /// Creates that were served from it, with one that was ready or starting, and those that could
+    /// not be.
     pub hits: u64,
     pub misses: u64,
 }
@@ -68,8 +86,10 @@ pub(crate) struct Pool {
     closed: AtomicBool,
     /// There is something to fill or to empty.
     changed: Notify,
-    /// When a create last took one.
+    /// When a create last asked for one.
     last_claim: Mutex<Option<Instant>>,
+    /// The machine's memory when it was last looked at.
+    looked: Mutex<Option<(Instant, Option<Memory>)>>,
 }
 
 impl Pool {
@@ -80,11 +100,26 @@ impl Pool {
             closed: AtomicBool::new(false),
             changed: Notify::new(),
             last_claim: Mutex::new(None),
+            looked: Mutex::new(None),
         }
     }
 
     pub(crate) fn is_off(&self) -> bool {
         self.config.is_off()
+    }
+
+    /// As of a moment ago: every claim asks, and the kernel goes through all block devices for an
+    /// answer. Blocking.
+    fn memory(&self) -> Option<Memory> {
+        let mut looked = self.looked.lock();
+        match *looked {
+            Some((at, memory)) if at.elapsed() < config::MEMORY_IS_FRESH => memory,
+            _ => {
+                let memory = Memory::read(&self.config.meminfo);
+                *looked = Some((Instant::now(), memory));
+                memory
+            }
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -95,10 +130,17 @@ impl Pool {
         self.shelves.lock()
     }
 
-    /// How long since a create took one, if it was just now that it did.
+    /// For how long a create that has just asked for one goes first.
     pub(crate) fn calm_in(&self, now: Instant) -> Option<Duration> {
         let last = (*self.last_claim.lock())?;
         config::CALM.checked_sub(now.duration_since(last))
+    }
+
+    /// No create follows a claim.
+    pub(crate) fn release(&self, id: &SandboxId) {
+        if self.shelves().release(id) {
+            self.changed.notify_one();
+        }
     }
 
     /// One that waits, taken off its shelf to be ended.
@@ -136,9 +178,7 @@ impl LocalNode {
         self.pool().shelves().close();
         let members: Vec<_> = {
             let entries = self.entries().lock();
-            let waiting = entries
-                .values()
-                .filter(|entry| entry.spec.purpose == Purpose::Warm);
+            let waiting = entries.values().filter(|entry| entry.is_nobodys());
             waiting
                 .map(|entry| (entry.id().clone(), entry.gone.subscribe()))
                 .collect()
@@ -173,15 +213,12 @@ impl LocalNode {
         shelves.note_demand(wish, Instant::now());
         let claimed = current.and_then(|template| {
             let entries = self.entries().lock();
+            let nobodys = |id: &SandboxId| entries.get(id).filter(|e| e.is_nobodys());
             shelves.claim(wish, &template.build_id, Instant::now(), |id| {
-                entries.get(id).is_some_and(|entry| {
-                    entry.state() == SandboxState::Running && entry.spec.purpose == Purpose::Warm
-                })
+                nobodys(id).map(Entry::state)
             })
         });
-        if claimed.is_some() {
-            *pool.last_claim.lock() = Some(Instant::now());
-        }
+        *pool.last_claim.lock() = Some(Instant::now());
         pool.changed.notify_one();
         claimed
     }

@@ -4,7 +4,7 @@
 //! | what was found | its processes | its folder | until |
 //! |---|---|---|---|
 //! | a file is not what was written, or is missing | ended, the disk unmounted | moved to `quarantine/<id>/`, with `reason.json` | it is recovered or discarded |
-//! | a file could not be read, or the sandbox not be taken up, this time | left alone | stays in its place | the next start, or a recovery, tries again |
+//! | a file could not be read, or the sandbox not be taken up, this time | left alone | stays in its place | another look finds it whole: one a minute, a recovery, the next start |
 //!
 //! The folder moves as a whole by a rename, so a crash leaves it in one of the two places.
 
@@ -120,20 +120,31 @@ impl Quarantine {
 
     /// Stays where it is, and as it is.
     pub(crate) fn leave(&self, id: &SandboxId, folder: &Folder, fault: Fault) {
-        tracing::error!(
-            sandbox = %id, reason = fault.reason,
-            "the sandbox cannot be taken up; it is left as it is, and the next start tries again"
-        );
+        let disk_bytes = folder.disk_bytes();
+        let mut all = self.broken.lock();
+        let before = all.get(id).filter(|before| before.remedy == Remedy::Retry);
+        // It is looked at again and again.
+        if before.is_none_or(|before| before.reason != fault.reason) {
+            tracing::error!(
+                sandbox = %id, reason = fault.reason,
+                "the sandbox cannot be taken up; it is left as it is and tried again"
+            );
+        }
         let broken = Broken {
             id: id.clone(),
-            spec: fault.spec.map(Arc::new),
+            // What could be read once is true.
+            spec: match (fault.spec, before) {
+                (Some(spec), _) => Some(Arc::new(spec)),
+                (None, Some(before)) => before.spec.clone(),
+                (None, None) => None,
+            },
             reason: fault.reason,
-            at: UnixMillis::now(),
-            disk_bytes: folder.disk_bytes(),
+            at: before.map_or_else(UnixMillis::now, |before| before.at),
+            disk_bytes,
             remedy: Remedy::Retry,
             unsure: fault.unsure,
         };
-        self.broken.lock().insert(id.clone(), broken);
+        all.insert(id.clone(), broken);
     }
 
     /// Takes over the folder of one of which nothing runs. On error it is where it was. Blocking.
@@ -221,19 +232,33 @@ fn look_at(folder: &Folder, id: &SandboxId) -> Broken {
 }
 
 impl LocalNode {
+    pub(crate) async fn look_again_in_task(
+        self: Arc<Self>,
+        id: SandboxId,
+    ) -> Result<Option<SandboxStatus>> {
+        let _ours = self.quarantine().turn.lock().await;
+        self.look_again_in_turn(&id).await
+    }
+
+    /// Of one that was left alone; nothing happens to others.
+    async fn look_again_in_turn(self: &Arc<Self>, id: &SandboxId) -> Result<Option<SandboxStatus>> {
+        if !self.quarantine().is_left_alone(id) {
+            return Ok(None);
+        }
+        adopt::try_again(self, id).await?;
+        let adopted = self.entries().lock().get(id).map(Entry::status);
+        let over = !self.folder(id).path().exists() && self.quarantine().is_left_alone(id);
+        if adopted.is_some() || over {
+            self.quarantine().forget(id);
+        }
+        Ok(adopted)
+    }
+
     pub(crate) async fn recover_in_task(self: Arc<Self>, id: SandboxId) -> Result<SandboxStatus> {
         let _ours = self.quarantine().turn.lock().await;
-        let broken = self.quarantine().get(&id)?;
-        if broken.remedy == Remedy::Retry {
-            adopt::try_again(&self, &id).await?;
-            if let Some(entry) = self.entries().lock().get(&id) {
-                self.quarantine().forget(&id);
-                return Ok(entry.status());
-            }
-            if !self.folder(&id).path().exists() && self.quarantine().is_left_alone(&id) {
-                // It was over already, and is gone now.
-                self.quarantine().forget(&id);
-            }
+        self.quarantine().get(&id)?;
+        if let Some(status) = self.look_again_in_turn(&id).await? {
+            return Ok(status);
         }
         // It is there now, if it can be repaired at all.
         let broken = self.quarantine().get(&id)?;

@@ -15,6 +15,8 @@ use crate::{LocalNode, local::blocking};
 /// Between two attempts of the ready command; the last one again and again. Most servers are up
 /// within moments, and whoever waits for one that is not does not notice a second.
 const PAUSES: [u64; 8] = [20, 50, 100, 200, 400, 700, 1000, 1500];
+/// One that nobody waits for yields to others, so it may take so many times as long.
+const PATIENCE: u32 = 4;
 /// Of what a command wrote, for the error.
 const SHOWN: usize = 1000;
 /// Not every image has bash. A login shell, as E2B's.
@@ -60,10 +62,14 @@ impl LocalNode {
         };
         let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
         let guest = Guest::new(Arc::new(dial), spec);
+        let limit = match spec.purpose {
+            Purpose::Warm => self.ready_limit() * PATIENCE,
+            Purpose::User | Purpose::Build => self.ready_limit(),
+        };
         let gone = || Error::SandboxNotFound(spec.id.clone());
         tokio::select! {
             () = ending.cancelled() => Err(gone()),
-            result = start_and_wait(&guest, &spec.id, &start, self.ready_limit()) => result,
+            result = start_and_wait(&guest, &spec.id, &start, limit) => result,
         }
     }
 }

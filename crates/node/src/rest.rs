@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     LocalNode,
     admission::{Ask, Holding},
+    entries::{Entries, EntryMut},
     entry::Entry,
     folder::Folder,
     local::{blocking, running},
@@ -41,7 +42,7 @@ impl LocalNode {
         };
         let rested = self.put_to_rest(&id, &folder, paused).await;
         let mut entries = self.entries().lock();
-        let entry = entry_of(&mut entries, &id)?;
+        let mut entry = entry_of(&mut entries, &id)?;
         if entry.state() != SandboxState::Paused {
             // Its end began meanwhile, and waits for us.
             return Err(Error::SandboxNotFound(id));
@@ -52,6 +53,7 @@ impl LocalNode {
                 entry.holding = Holding::at_rest(keep);
                 entry.note(LogLevel::Info, format!("paused, {} kept", keep.as_str()));
                 let shown = entry.is_shown();
+                drop(entry);
                 drop(entries);
                 self.door().something_changed();
                 if shown {
@@ -63,6 +65,7 @@ impl LocalNode {
                 // The runtime has let it go on, or it has died of it: the supervisor sees which.
                 entry.transition(SandboxState::Running)?;
                 entry.note(LogLevel::Error, format!("could not pause: {error}"));
+                drop(entry);
                 drop(entries);
                 self.watch_over(&id);
                 Err(error)
@@ -209,7 +212,8 @@ impl LocalNode {
             if let Ok(paused) = paused
                 && let Err(undo) = on_record(&resting.folder, paused).await
             {
-                tracing::error!(sandbox = %id, error = %undo, "it rests, but its folder does not say so");
+                tracing::error!(sandbox = %id, error = %undo, "it rests, but its folder does not say so; trying again");
+                self.settle_later(id, Unsettled::Rest);
             }
             self.back_to_rest(id, restored).await;
             return Err(error);
@@ -238,6 +242,7 @@ impl LocalNode {
     /// Starts processes for one that rests, from its files. On error it goes on resting.
     async fn start_anew(self: &Arc<Self>, spec: &SandboxSpec, resting: &Resting) -> Result<()> {
         let id = &spec.id;
+        let _waiting = self.creates().wait();
         let permit = self.admit(spec, Ask::Restart, &resting.ending).await?;
         if let Err(error) = self.clear_away(id, resting).await {
             let kept = self.change(id, |entry| Ok(entry.paused.map(|paused| paused.kept)))?;
@@ -338,7 +343,7 @@ impl LocalNode {
                 // Its state must not be lost because a disk is full: it gets more time.
                 tracing::error!(sandbox = %id, %error, "could not pause at the deadline; trying again in a minute");
                 let later = UnixMillis::now().plus(Duration::from_mins(1));
-                if let Some(entry) = self.entries().lock().get_mut(id) {
+                if let Some(mut entry) = self.entries().lock().get_mut(id) {
                     Arc::make_mut(&mut entry.spec).deadline = later;
                     entry.deadline.send_replace(later);
                 }
@@ -365,7 +370,7 @@ impl LocalNode {
     /// Starts a supervisor for a running sandbox, in place of the one before. One that does not run
     /// (any more) gets none: its death would be told as another end.
     pub(crate) fn watch_over(self: &Arc<Self>, id: &SandboxId) {
-        if let Some(entry) = self.entries().lock().get_mut(id)
+        if let Some(mut entry) = self.entries().lock().get_mut(id)
             && entry.state() == SandboxState::Running
         {
             let task = supervise(Arc::downgrade(self), id.clone(), entry.deadline.subscribe());
@@ -379,7 +384,7 @@ impl LocalNode {
         id: &SandboxId,
         change: impl FnOnce(&mut Entry) -> Result<T>,
     ) -> Result<T> {
-        change(entry_of(&mut self.entries().lock(), id)?)
+        change(&mut *entry_of(&mut self.entries().lock(), id)?)
     }
 }
 
@@ -392,7 +397,7 @@ struct Resting {
 }
 
 /// Makes sure that its folder says that it rests.
-async fn on_record(folder: &Folder, paused: Paused) -> Result<()> {
+pub(crate) async fn on_record(folder: &Folder, paused: Paused) -> Result<()> {
     let folder = folder.clone();
     blocking(move || {
         if folder.rests() {
@@ -404,10 +409,7 @@ async fn on_record(folder: &Folder, paused: Paused) -> Result<()> {
     .await
 }
 
-fn entry_of<'a>(
-    entries: &'a mut std::collections::HashMap<SandboxId, Entry>,
-    id: &SandboxId,
-) -> Result<&'a mut Entry> {
+fn entry_of<'a>(entries: &'a mut Entries, id: &SandboxId) -> Result<EntryMut<'a>> {
     entries
         .get_mut(id)
         .ok_or_else(|| Error::SandboxNotFound(id.clone()))

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use soulbox_runtime::Result;
 use soulbox_types::{Kept, SandboxId, SandboxState};
 
-use crate::{LocalNode, admission::Holding, local::blocking};
+use crate::{LocalNode, admission::Holding, local::blocking, rest::on_record};
 
 /// Times the number of the attempt, up to a minute.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -18,6 +18,8 @@ pub(crate) enum Unsettled {
     Running(Kept),
     /// It runs, and its folder says that it rests.
     Record,
+    /// It rests, and its folder may not say so.
+    Rest,
 }
 
 impl LocalNode {
@@ -75,6 +77,13 @@ impl LocalNode {
                 })
             }
             (Unsettled::Record, SandboxState::Running) => blocking(move || folder.resumed()).await,
+            (Unsettled::Rest, SandboxState::Paused) => {
+                let paused = self.change(id, |entry| Ok(entry.paused))?;
+                match paused {
+                    Some(paused) => on_record(&folder, paused).await,
+                    None => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }

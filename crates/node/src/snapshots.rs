@@ -106,9 +106,19 @@ impl Snapshots {
         snapshot.checksum = sum.hex;
         let text =
             serde_json::to_vec_pretty(&snapshot).map_err(|e| failed(std::io::Error::other(e)))?;
-        durable::write(&unfinished.join(MANIFEST), 0o600, &text)
-            .and_then(|()| durable::rename(&unfinished, &self.place(&snapshot.id)))
-            .map_err(failed)?;
+        let place = self.place(&snapshot.id);
+        let named = durable::write(&unfinished.join(MANIFEST), 0o600, &text)
+            .and_then(|()| durable::rename(&unfinished, &place));
+        if let Err(error) = named {
+            // It may have its name and not be known to keep it: whoever asked is told that there is
+            // none, and nobody else would ever remove it.
+            if place.exists()
+                && let Err(undo) = fs::rename(&place, &unfinished)
+            {
+                tracing::error!(snapshot = %snapshot.id, error = %undo, "a snapshot that was not taken is left");
+            }
+            return Err(failed(error));
+        }
         self.known
             .lock()
             .insert(snapshot.id.clone(), snapshot.clone());

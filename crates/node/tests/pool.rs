@@ -17,8 +17,8 @@ use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, WarmWish};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    UnixMillis,
+    EndReason, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState, StartCommand,
+    TemplateId, UnixMillis,
 };
 use tokio::{runtime::Runtime, sync::Notify};
 
@@ -113,6 +113,7 @@ impl World {
             max_total: size,
             max_per_template: size,
             memory_bytes: 1 << 30,
+            at_once: 2,
             meminfo: self.meminfo(),
             ..PoolConfig::default()
         };
@@ -156,12 +157,45 @@ impl World {
         }
     }
 
+    /// Asks so often that `count` are worth keeping, and uses none. Returns what it got.
+    fn ask_for(&self, server: &Server, count: usize) -> Vec<SandboxId> {
+        let ask = |_| server.node.claim_warm(&self.wish());
+        let got: Vec<_> = (0..count.max(2)).filter_map(ask).collect();
+        for id in &got {
+            server.node.forget_ready(id);
+        }
+        got
+    }
+
     /// Asks until `count` wait.
     async fn fill(&self, server: &Server, count: usize) {
-        for _ in 0..count.max(2) {
-            assert_eq!(server.node.claim_warm(&self.wish()), None);
-        }
-        server.until(|node| node.pool_stats().ready == count).await;
+        let got = self.ask_for(server, count);
+        let is_left = || got.iter().any(|id| self.alive().contains(id));
+        let is_full = |node: &LocalNode| node.pool_stats().ready == count;
+        server.until(|node| is_full(node) && !is_left()).await;
+    }
+
+    /// One is being made for the pool, and cannot get further before the gate opens.
+    async fn half_made(&self, server: &Server) -> (SandboxId, Gate) {
+        let gate = self.close_gate();
+        self.ask_for(server, 2);
+        server.until(|_| folders(&self.sandboxes()) == 1).await;
+        let mut found = std::fs::read_dir(self.sandboxes()).unwrap();
+        let folder = found.next().unwrap().unwrap();
+        server
+            .until(|_| folder.path().join("spec.json").exists())
+            .await;
+        let name = folder.file_name();
+        (name.to_str().unwrap().parse().unwrap(), gate)
+    }
+
+    fn close_gate(&self) -> Gate {
+        let gate = Gate {
+            notify: Arc::default(),
+            machine: Arc::clone(&self.machine),
+        };
+        *self.machine.gate.lock() = Some(Arc::clone(&gate.notify));
+        gate
     }
 
     /// As the control plane does.
@@ -176,6 +210,19 @@ impl World {
 
     fn alive(&self) -> HashSet<SandboxId> {
         self.machine.alive.lock().keys().cloned().collect()
+    }
+}
+
+/// Through which every start of processes passes.
+struct Gate {
+    notify: Arc<Notify>,
+    machine: Arc<Machine>,
+}
+
+impl Gate {
+    fn open(self) {
+        *self.machine.gate.lock() = None;
+        self.notify.notify_waiters();
     }
 }
 
@@ -357,9 +404,7 @@ fn it_takes_no_more_memory_than_it_may() {
     *world.machine.memory_bytes.lock() = 200 << 20;
     let server = world.server(8);
     server.run(async {
-        for _ in 0..8 {
-            server.node.claim_warm(&world.wish());
-        }
+        world.ask_for(&server, 8);
         // 1 GiB in all.
         server.until(|node| node.pool_stats().ready == 5).await;
         world.create(&server).await.unwrap();
@@ -377,9 +422,7 @@ fn a_full_machine_serves_users_first() {
     });
     server.run(async {
         // The last place is not the pool's.
-        for _ in 0..4 {
-            server.node.claim_warm(&world.wish());
-        }
+        world.ask_for(&server, 4);
         server.until(|node| node.pool_stats().ready == 3).await;
         for _ in 0..4 {
             server.node.create(world.spec()).await.unwrap();
@@ -418,6 +461,7 @@ fn a_server_that_stops_leaves_nobody_waiting() {
     server.run(async {
         world.fill(&server, 3).await;
         let spec = world.create(&server).await.unwrap();
+        assert_eq!(world.machine.limits.lock()[&spec.id], spec.limits);
         server.node.close_pool().await;
         assert_eq!(world.alive(), HashSet::from([spec.id]));
         assert_eq!(server.node.claim_warm(&world.wish()), None);
@@ -481,9 +525,7 @@ fn a_kill_while_they_are_made_leaves_nothing() {
     let server = world.server(2);
     *world.machine.gate.lock() = Some(Arc::new(Notify::new()));
     server.run(async {
-        for _ in 0..2 {
-            server.node.claim_warm(&world.wish());
-        }
+        world.ask_for(&server, 2);
         server.until(|_| folders(&world.sandboxes()) == 2).await;
     });
     drop(server);
@@ -639,5 +681,267 @@ fn one_that_waits_is_not_given_to_somebody_who_may_not_be_promised_so_much() {
             panic!("{refused:?}")
         };
         assert!(what.contains("1536 of 1536 MiB are promised"), "{what}");
+    });
+}
+
+/// Its own state folder says whose it is.
+fn spec_on_disk(world: &World, id: &SandboxId) -> SandboxSpec {
+    let file = world.sandboxes().join(id.as_str()).join("spec.json");
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+fn one_at_a_time(mut config: NodeConfig) -> NodeConfig {
+    config.pool.at_once = 1;
+    config
+}
+
+#[test]
+fn whoever_finds_none_ready_takes_over_one_that_is_being_made() {
+    let world = World::new();
+    let server = world.server_with(2, "current", one_at_a_time);
+    server.run(async {
+        let (half_made, gate) = world.half_made(&server).await;
+        let mut spec = world.spec();
+        spec.id = server.node.claim_warm(&world.wish()).unwrap();
+        assert_eq!(spec.id, half_made);
+        spec.limits.memory_mib = 2048;
+        let create = || {
+            let (node, wish) = (Arc::clone(&server.node), spec.clone());
+            tokio::spawn(async move { node.create(wish).await })
+        };
+        let first = create();
+        // Before it is made it has the cpu of a user's, and is told as one.
+        let machine = &world.machine;
+        let is_lifted = || machine.limits.lock().get(&half_made) == Some(&spec.limits);
+        server.until(|_| is_lifted()).await;
+        let told = server.node.get(&half_made).unwrap();
+        assert_eq!(told.state, SandboxState::Creating);
+        assert_eq!(told.spec.metadata, spec.metadata);
+        // For a server that starts anew it is nobody's.
+        assert_eq!(spec_on_disk(&world, &half_made).purpose, Purpose::Warm);
+        let second = create();
+
+        gate.open();
+        for create in [first, second] {
+            let status = create.await.unwrap().unwrap();
+            assert_eq!(status.state, SandboxState::Running);
+            assert_eq!(status.spec.id, half_made);
+        }
+        assert_eq!(spec_on_disk(&world, &half_made).purpose, Purpose::User);
+        let folder = world.sandboxes().join(half_made.as_str());
+        assert!(!folder.join("warm.json").exists());
+        let told = machine.inits.lock()[&half_made].clone();
+        assert_eq!(told["envVars"]["KEY"], "value");
+        assert!(!machine.destroyed.lock().contains(&half_made));
+        // The pool is filled beside it.
+        server.until(|node| node.pool_stats().ready == 2).await;
+        assert_eq!(server.node.list().len(), 1);
+    });
+}
+
+#[test]
+fn one_that_is_being_made_is_promised_once() {
+    let world = World::new();
+    let server = world.server_with(2, "current", one_at_a_time);
+    server.run(async {
+        let (half_made, gate) = world.half_made(&server).await;
+        let first = server.node.claim_warm(&world.wish());
+        assert_eq!(first, Some(half_made.clone()));
+        assert_eq!(server.node.claim_warm(&world.wish()), None);
+        let creates = [
+            SandboxSpec {
+                id: half_made.clone(),
+                ..world.spec()
+            },
+            world.spec(),
+        ]
+        .map(|spec| {
+            let node = Arc::clone(&server.node);
+            tokio::spawn(async move { node.create(spec).await })
+        });
+        server.until(|node| node.list().len() == 2).await;
+        gate.open();
+        for create in creates {
+            create.await.unwrap().unwrap();
+        }
+        assert!(server.node.get(&half_made).is_some());
+        assert_eq!(server.node.list().len(), 2);
+    });
+}
+
+#[test]
+fn whoever_waits_for_one_that_cannot_be_made_gets_one_of_their_own() {
+    let world = World::new();
+    let server = world.server_with(2, "current", one_at_a_time);
+    server.run(async {
+        let mut events = server.node.events();
+        let (half_made, gate) = world.half_made(&server).await;
+        *world.machine.fail_warm.lock() = true;
+        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        wish.id = server.node.claim_warm(&world.wish()).unwrap();
+        let create = tokio::spawn(async move { node.create(wish).await });
+        server.until(|node| node.get(&half_made).is_some()).await;
+        gate.open();
+        let status = create.await.unwrap().unwrap();
+        assert_eq!(status.spec.id, half_made);
+        assert_eq!(spec_on_disk(&world, &half_made).purpose, Purpose::User);
+        assert_eq!(world.alive(), HashSet::from([half_made.clone()]));
+        assert!(events.try_recv().is_err(), "their sandbox has not ended");
+        assert!(server.node.get(&half_made).is_some());
+    });
+}
+
+#[test]
+fn one_that_was_promised_while_it_was_being_made_ends_when_its_create_does_not_come() {
+    for is_told in [true, false] {
+        let world = World::new();
+        let server = world.server_with(2, "current", |mut config| {
+            config.pool.claim_for = Duration::from_millis(100);
+            one_at_a_time(config)
+        });
+        server.run(async {
+            let (half_made, gate) = world.half_made(&server).await;
+            let claimed = server.node.claim_warm(&world.wish()).unwrap();
+            assert_eq!(claimed, half_made);
+            if is_told {
+                server.node.forget_ready(&claimed);
+            }
+            gate.open();
+            let folder = world.sandboxes().join(half_made.as_str());
+            server.until(|_| !folder.exists()).await;
+            // Its place is filled, and its id is nobody's.
+            server.until(|node| node.pool_stats().ready == 2).await;
+            assert!(!world.alive().contains(&half_made) && world.alive().len() == 2);
+            assert_eq!(folders(&world.sandboxes()), 2);
+            assert!(server.node.list().is_empty());
+        });
+    }
+}
+
+#[test]
+fn one_that_is_taken_over_can_be_ended_and_ends_once() {
+    let world = World::new();
+    let server = world.server_with(2, "current", one_at_a_time);
+    server.run(async {
+        let mut events = server.node.events();
+        let (half_made, gate) = world.half_made(&server).await;
+        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        wish.id = server.node.claim_warm(&world.wish()).unwrap();
+        let create = tokio::spawn(async move { node.create(wish).await });
+        server.until(|node| node.get(&half_made).is_some()).await;
+        let (node, id) = (Arc::clone(&server.node), half_made.clone());
+        let kill = tokio::spawn(async move { node.destroy(&id, EndReason::Killed).await });
+        // Nobody waits for what is ended.
+        let refused = create.await.unwrap();
+        assert!(matches!(refused, Err(Error::SandboxNotFound(id)) if id == half_made));
+        gate.open();
+        kill.await.unwrap().unwrap();
+        let event = events.recv().await.unwrap();
+        let soulbox_runtime::NodeEvent::Ended { id, reason, .. } = event else {
+            panic!("{event:?}")
+        };
+        assert_eq!((&id, reason), (&half_made, EndReason::Killed));
+        let ends = world.machine.destroyed.lock().clone();
+        assert_eq!(ends.iter().filter(|id| **id == half_made).count(), 1);
+        assert!(!world.sandboxes().join(half_made.as_str()).exists());
+        server.until(|node| node.pool_stats().ready == 2).await;
+        assert!(events.try_recv().is_err());
+        assert!(!world.alive().contains(&half_made));
+    });
+}
+
+#[test]
+fn a_kill_of_the_server_while_one_is_taken_over_leaves_nothing() {
+    let world = World::new();
+    let server = world.server_with(2, "current", one_at_a_time);
+    let half_made = server.run(async {
+        let (half_made, _gate) = world.half_made(&server).await;
+        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        wish.id = server.node.claim_warm(&world.wish()).unwrap();
+        tokio::spawn(async move { node.create(wish).await });
+        server.until(|node| node.get(&half_made).is_some()).await;
+        half_made
+    });
+    drop(server);
+    *world.machine.gate.lock() = None;
+    let server = world.server(0);
+    assert!(server.node.get(&half_made).is_none());
+    assert!(world.alive().is_empty() && folders(&world.sandboxes()) == 0);
+}
+
+#[test]
+fn nothing_is_begun_for_the_pool_while_a_start_command_of_a_user_runs() {
+    let world = World::new();
+    let server = world.server_with(2, "current", |config| {
+        config.templates.set_own(Template {
+            start: Some(StartCommand {
+                start: "serve".to_owned(),
+                ready: "is-up".to_owned(),
+            }),
+            ..world.template("current")
+        });
+        config
+    });
+    server.run(async {
+        // envd has started nothing yet: the processes run, and the start command does not end.
+        *world.machine.mute.lock() = true;
+        let (node, wish) = (Arc::clone(&server.node), world.spec());
+        let users = wish.id.clone();
+        let create = tokio::spawn(async move { node.create(wish).await });
+        server.until(|_| world.alive().len() == 1).await;
+        world.ask_for(&server, 2);
+        server.until(|node| node.pool_stats().making == 2).await;
+        let begun = server.until(|_| folders(&world.sandboxes()) > 1);
+        let early = tokio::time::timeout(Duration::from_millis(500), begun);
+        assert!(early.await.is_err(), "it was begun beside the user's");
+        server
+            .node
+            .destroy(&users, EndReason::Killed)
+            .await
+            .unwrap();
+        assert!(create.await.unwrap().is_err());
+        server.until(|_| world.alive().len() == 2).await;
+    });
+}
+
+#[test]
+fn a_pool_is_filled_even_if_there_is_always_somebody_who_waits() {
+    let world = World::new();
+    let server = world.server(2);
+    server.run(async {
+        let gate = world.close_gate();
+        let node = Arc::clone(&server.node);
+        let create = tokio::spawn(async move { node.create(spec(LONG)).await });
+        server.until(|_| folders(&world.sandboxes()) == 1).await;
+        world.ask_for(&server, 2);
+        server.until(|_| folders(&world.sandboxes()) == 3).await;
+        assert!(!create.is_finished());
+        gate.open();
+        create.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn an_end_that_is_asked_for_between_a_member_that_fails_and_its_replacement_counts() {
+    let world = World::new();
+    let server = world.server(2);
+    server.run(async {
+        world.fill(&server, 2).await;
+        *world.machine.fail_inits.lock() = true;
+        *world.machine.fail_destroys.lock() = true;
+        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        let id = server.node.claim_warm(&world.wish()).unwrap();
+        wish.id = id.clone();
+        let create = tokio::spawn(async move { node.create(wish).await });
+        // It cannot be handed over, and its end takes a while.
+        let folder = world.sandboxes().join(id.as_str());
+        server.until(|_| folder.join("ended.json").exists()).await;
+        let mut kill = server.node.destroy(&id, EndReason::Killed);
+        assert!(futures_util::poll!(&mut kill).is_pending());
+        *world.machine.fail_destroys.lock() = false;
+        kill.await.unwrap();
+        let refused = create.await.unwrap();
+        assert!(matches!(refused, Err(Error::SandboxNotFound(_))));
+        assert!(!world.alive().contains(&id) && !folder.exists());
     });
 }

@@ -3,21 +3,23 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use soulbox_node::LocalNode;
-use soulbox_runtime::{Broken, Error, Node, Remedy};
+use soulbox_runtime::{Error, Node, Remedy};
 use soulbox_types::{
     EndReason, Kept, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
 };
 
 #[path = "support/machine.rs"]
 mod machine;
+#[path = "support/world.rs"]
+mod world;
 
-use machine::{LONG, Machine, config, ends_dir, quarantine_dir, spec};
+use machine::{LONG, config, ends_dir, spec};
+use world::{World, broken, eio};
 
 const FILES: [&str; 6] = [
     "spec.json",
@@ -27,59 +29,6 @@ const FILES: [&str; 6] = [
     "warm.json",
     "ended.json",
 ];
-
-/// A machine, and what servers on it keep.
-struct World {
-    folder: tempfile::TempDir,
-    machine: Arc<Machine>,
-}
-
-impl World {
-    fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-            machine: Arc::default(),
-        }
-    }
-
-    fn sandboxes(&self) -> PathBuf {
-        self.folder.path().join("sandboxes")
-    }
-
-    fn place(&self, id: &SandboxId) -> PathBuf {
-        self.sandboxes().join(id.as_str())
-    }
-
-    fn quarantined(&self, id: &SandboxId) -> PathBuf {
-        quarantine_dir(&self.sandboxes()).join(id.as_str())
-    }
-
-    async fn server(&self) -> Arc<LocalNode> {
-        machine::open(config(&self.sandboxes()), &self.machine).await
-    }
-
-    /// A sandbox that a former server left.
-    async fn left(&self, kept: Option<Kept>) -> SandboxSpec {
-        let (server, wish) = (self.server().await, spec(LONG));
-        server.create(wish.clone()).await.unwrap();
-        std::fs::write(self.place(&wish.id).join("disk.img"), "its files").unwrap();
-        if let Some(kept) = kept {
-            server.pause(&wish.id, kept).await.unwrap();
-        }
-        wish
-    }
-
-    fn runs(&self, id: &SandboxId) -> bool {
-        self.machine.alive.lock().contains_key(id)
-    }
-}
-
-fn broken(server: &LocalNode, id: &SandboxId) -> Broken {
-    let all = server.broken();
-    assert_eq!(all.len(), 1, "{all:?}");
-    assert_eq!(&all[0].id, id);
-    all[0].clone()
-}
 
 fn make_old(path: &Path) {
     let file = std::fs::File::open(path).unwrap();
@@ -205,7 +154,7 @@ async fn what_cannot_be_read_this_time_is_left_as_it_is_and_runs_on() {
 async fn one_that_cannot_be_taken_up_is_left_as_it_is() {
     let world = World::new();
     let wish = world.left(Some(Kept::Memory)).await;
-    *world.machine.fail_adoptions.lock() = Some(libc_eio());
+    *world.machine.fail_adoptions.lock() = Some(eio());
     let server = world.server().await;
     assert_eq!(broken(&server, &wish.id).remedy, Remedy::Retry);
     assert!(world.runs(&wish.id) && world.place(&wish.id).exists());
@@ -213,10 +162,6 @@ async fn one_that_cannot_be_taken_up_is_left_as_it_is() {
     *world.machine.fail_adoptions.lock() = None;
     let server = world.server().await;
     assert_eq!(server.paused(&wish.id).unwrap().kept, Kept::Memory);
-}
-
-fn libc_eio() -> i32 {
-    rustix::io::Errno::IO.raw_os_error()
 }
 
 #[tokio::test]

@@ -149,7 +149,9 @@ impl World {
 
     async fn fill(&self, server: &Server, count: usize) {
         for _ in 0..count {
-            server.node.claim_warm(&self.wish());
+            if let Some(id) = server.node.claim_warm(&self.wish()) {
+                server.node.forget_ready(&id);
+            }
         }
         let start = Instant::now();
         while server.node.pool_stats().ready < count {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use soulbox_node::LocalNode;
 use soulbox_runtime::{Error, Node, NodeEvent};
 use soulbox_types::{EndReason, Kept, SandboxId, SandboxState, UnixMillis};
@@ -263,6 +264,115 @@ async fn a_stop_that_ended_the_processes_and_failed_afterwards_is_a_pause() {
     assert!(world.file(&id, "paused.json").exists());
     *world.machine.fail_stops.lock() = None;
     assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+}
+
+/// Killed is killed: to go on as if it ran would be to tell of a death a moment later.
+#[tokio::test]
+async fn a_stop_whose_processes_take_their_time_to_die_is_a_pause() {
+    let world = World::new().await;
+    let mut events = world.node.events();
+    let status = world.node.create(spec(LONG)).await.unwrap();
+    let id = status.spec.id.clone();
+    *world.machine.fail_stops.lock() = Some(Fails::Slowly);
+    world.node.pause(&id, Kept::Filesystem).await.unwrap();
+    assert_eq!(world.state(&id), SandboxState::Paused);
+    assert!(world.file(&id, "paused.json").exists());
+    assert!(world.resume(&id).await.is_err(), "they are still there");
+    assert_eq!(world.machine.second_starts.load(Ordering::SeqCst), 0);
+
+    *world.machine.fail_stops.lock() = None;
+    assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+    assert_eq!(world.machine.second_starts.load(Ordering::SeqCst), 0);
+    assert!(ends(&mut events).await.is_empty());
+}
+
+/// Without descriptors a file can be removed, but not be known to be gone for good.
+#[tokio::test]
+async fn the_record_of_a_rest_that_was_removed_too_early_comes_back() {
+    let world = World::new().await;
+    let id = world.paused(Kept::Memory).await;
+    let gate = Arc::new(Notify::new());
+    *world.machine.rest_gate.lock() = Some(Arc::clone(&gate));
+    let (node, target) = (Arc::clone(&world.node), id.clone());
+    let resuming = tokio::spawn(async move {
+        let later = UnixMillis::now().plus(LONG);
+        node.resume(&target, later, Kept::Memory).await
+    });
+    while !world.runs(&id) {
+        tokio::task::yield_now().await;
+    }
+    *world.machine.rest_gate.lock() = None;
+    let none_left = NoDescriptors::from_now_on();
+    gate.notify_one();
+    assert!(resuming.await.unwrap().is_err());
+    drop(none_left);
+    assert_eq!(world.state(&id), SandboxState::Paused);
+    assert!(!world.runs(&id));
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while !world.file(&id, "paused.json").exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the next start would let it run");
+}
+
+/// Of this process, in which only one test runs.
+struct NoDescriptors(Rlimit);
+
+impl NoDescriptors {
+    fn from_now_on() -> Self {
+        let before = getrlimit(Resource::Nofile);
+        let none = Rlimit {
+            current: Some(0),
+            ..before
+        };
+        setrlimit(Resource::Nofile, none).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for NoDescriptors {
+    fn drop(&mut self) {
+        setrlimit(Resource::Nofile, self.0).unwrap();
+    }
+}
+
+/// One that a restart of the machine put to rest has no record of that, until somebody wakes it.
+#[tokio::test]
+async fn a_start_after_a_restart_of_the_machine_that_is_cut_short_leaves_a_rest() {
+    let world = World::new().await;
+    let wish = spec(LONG);
+    world.node.create(wish.clone()).await.unwrap();
+    let World {
+        folder,
+        machine,
+        node,
+    } = world;
+    drop(node);
+    machine.alive.lock().clear();
+    *machine.rebooted.lock() = true;
+    let node = machine::open(config(folder.path()), &machine).await;
+    assert_eq!(node.paused(&wish.id).unwrap().kept, Kept::Filesystem);
+    let record = folder.path().join(wish.id.as_str()).join("paused.json");
+    assert!(!record.exists());
+    let gate = Arc::new(Notify::new());
+    *machine.gate.lock() = Some(gate);
+    let resuming = tokio::spawn({
+        let (node, id) = (Arc::clone(&node), wish.id.clone());
+        async move {
+            let later = UnixMillis::now().plus(LONG);
+            node.resume(&id, later, Kept::Memory).await
+        }
+    });
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while !record.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("a start that is cut short would look like a death");
+    resuming.abort();
 }
 
 #[tokio::test]

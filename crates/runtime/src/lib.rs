@@ -6,13 +6,15 @@
 
 mod error;
 mod node;
+mod refill;
 mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{
     Broken, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken, Paused, Remedy,
-    SandboxStatus, Snapshot, Waker, WarmWish,
+    SandboxStatus, Snapshot, Visited, Waker, WarmWish,
 };
+pub use refill::Refill;
 pub use runtime::{
     AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started,
     Stats, TRIAL_MARK,

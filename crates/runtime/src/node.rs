@@ -3,8 +3,8 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier,
-    UnixMillis,
+    EndReason, Kept, Limits, NetworkPolicy, OnTimeout, SandboxId, SandboxSpec, SandboxState,
+    TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::sync::broadcast;
 
@@ -17,6 +17,44 @@ pub struct SandboxStatus {
     pub spec: Arc<SandboxSpec>,
     pub state: SandboxState,
     pub tier: Tier,
+}
+
+/// A sandbox while its node's list is looked through: see [`Node::visit`].
+#[derive(Debug, Clone, Copy)]
+pub struct Visited<'a> {
+    pub spec: &'a Arc<SandboxSpec>,
+    pub state: SandboxState,
+    pub tier: Tier,
+    /// How it rests. Absent also while it is being put to rest.
+    pub paused: Option<Paused>,
+    /// These three are those of the spec: whoever looks through thousands need not look there.
+    pub created_at: UnixMillis,
+    pub deadline: UnixMillis,
+    pub on_timeout: OnTimeout,
+}
+
+impl<'a> Visited<'a> {
+    pub fn new(spec: &'a Arc<SandboxSpec>, state: SandboxState, tier: Tier) -> Self {
+        Self {
+            spec,
+            state,
+            tier,
+            paused: None,
+            created_at: spec.created_at,
+            deadline: spec.deadline,
+            on_timeout: spec.lifecycle.on_timeout,
+        }
+    }
+}
+
+impl Visited<'_> {
+    pub fn status(self) -> SandboxStatus {
+        SandboxStatus {
+            spec: Arc::clone(self.spec),
+            state: self.state,
+            tier: self.tier,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -161,9 +199,10 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// A second call with the same id is answered with the first one's sandbox.
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus>;
 
-    /// Takes a waiting sandbox out of the warm pool, for a `create` with its id within a moment; one
-    /// that does not follow ends it. `None`: none waits that could serve this wish, and the caller
-    /// chooses an id. Cheap: from memory. Every call counts as demand.
+    /// Takes a sandbox out of the warm pool, one that waits or else one that is being made, for a
+    /// `create` with its id within a moment; one that does not follow ends it. `None`: there is none
+    /// that could serve this wish, and the caller chooses an id. Cheap: from memory. Every call counts
+    /// as demand.
     fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId>;
 
     /// An id for a sandbox that will be made here within a moment: one for which part of it is made
@@ -172,7 +211,7 @@ pub trait Node: Send + Sync + fmt::Debug {
         SandboxId::random()
     }
 
-    /// No `create` with an id of [`Self::ready_id`] will follow.
+    /// No `create` with an id of [`Self::claim_warm`] or [`Self::ready_id`] will follow.
     fn forget_ready(&self, _id: &SandboxId) {}
 
     /// New sandboxes are not made of this build any more: those that wait are let go.
@@ -234,12 +273,19 @@ pub trait Node: Send + Sync + fmt::Debug {
         Err(crate::Error::SandboxNotFound(id.clone()))
     }
 
+    /// Looks once more at a broken one that was left alone ([`Remedy::Retry`]). `None`: it is still
+    /// broken, or was not. Nothing is lost that the next start would keep.
+    async fn look_again(&self, _id: &SandboxId) -> Result<Option<SandboxStatus>> {
+        Ok(None)
+    }
+
     /// The disk of a broken one that does not run: an ext4 image, of which nothing is to be believed.
     async fn broken_disk(&self, id: &SandboxId) -> Result<std::fs::File> {
         Err(crate::Error::SandboxNotFound(id.clone()))
     }
 
-    /// Removes a broken one that does not run, with its files. Idempotent.
+    /// Removes a broken one that does not run, with its files. [`crate::Error::SandboxNotFound`] when
+    /// it is not broken (any more).
     async fn discard(&self, _id: &SandboxId) -> Result<()> {
         Ok(())
     }
@@ -250,8 +296,17 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// `None` when it is not here (any more). Cheap: from memory.
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus>;
 
-    /// All of them. From memory.
-    fn list(&self) -> Vec<SandboxStatus>;
+    /// Shows all of them, or all of a tenant, in no particular order, and copies none. From memory;
+    /// `each` is called while nobody else can change anything, so it must be quick and ask the node
+    /// nothing.
+    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>));
+
+    /// All of them.
+    fn list(&self) -> Vec<SandboxStatus> {
+        let mut all = Vec::new();
+        self.visit(None, &mut |visited| all.push(visited.status()));
+        all
+    }
 
     /// A connection to a port inside. [`crate::Error::PortClosed`] when nothing listens.
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream>;

@@ -108,6 +108,8 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// disk is mounted: two sandboxes on one disk would destroy it.
     /// `started` is called as soon as there is something to find again, before envd is ready;
     /// the node writes it to disk there.
+    /// One of [`soulbox_types::Purpose::Warm`] yields to others ([`crate::Refill`]) until
+    /// [`Self::set_limits`] is called for it.
     async fn create(&self, spec: &SandboxSpec, origin: Origin, started: &Started<'_>)
     -> Result<()>;
 
@@ -145,7 +147,9 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// mount point to which anything was added. What is written is on the host's disk afterwards.
     async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>>;
 
-    /// Changes what a running sandbox may use. Its disk keeps its size.
+    /// Changes what a sandbox may use, and gives it the cpu weight of a user's. Its disk keeps its
+    /// size. Also of one that is being made: [`crate::Error::SandboxNotFound`] while there is nothing
+    /// of it yet.
     async fn set_limits(&self, id: &SandboxId, limits: &Limits) -> Result<()>;
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats>;

@@ -2,6 +2,7 @@
 //!
 //! - `places`: how many connections there may be
 //! - `guests`: who is there, who waits to come in, and who leaves when it is full
+//! - `streams`: the streams of HTTP/2, which can be ended one by one
 //! - `socket`, `answer`, `piece`: what keeps a guest's place, and what keeps it from being asked to leave
 
 mod answer;
@@ -10,16 +11,18 @@ mod guests;
 mod piece;
 mod places;
 mod socket;
+mod streams;
 
 use std::{convert::Infallible, io, net::SocketAddr, os::fd::AsRawFd, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
 use rustix::io::Errno;
 use soulbox_proxy::{ClientConnection, Seldom};
+use soulbox_sys::send_unpaced;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -34,6 +37,7 @@ pub(crate) use places::Places;
 use answer::accompany;
 use guests::{Arrival, Mood, Newcomer, Presence};
 use socket::GuestSocket;
+use streams::Streams;
 
 /// Longer than the 620 s for which E2B's clients rely on an idle connection.
 const IDLE_LIMIT: Duration = Duration::from_secs(640);
@@ -59,7 +63,7 @@ const HTTP2_CONNECTION_WINDOW: u32 = 4 << 20;
 pub(crate) struct Connections {
     desk: Desk,
     guests: Guests,
-    http: Arc<auto::Builder<TokioExecutor>>,
+    http: Arc<auto::Builder<Streams>>,
     open: TaskTracker,
     refusals: Arc<Seldom>,
     /// No new requests.
@@ -105,6 +109,9 @@ impl Connections {
                     continue;
                 }
             };
+            if peer.ip().is_loopback() {
+                send_unpaced(&socket);
+            }
             let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
             let (this, tls) = (self.clone(), tls.clone());
             let arrival = tokio::select! {
@@ -270,8 +277,8 @@ async fn overstayed(presence: &Presence) {
     }
 }
 
-fn http_builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn http_builder() -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(Streams);
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -15,6 +15,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
+use soulbox_net::NameStats;
 use soulbox_node::{AdmissionStats, PoolStats};
 use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
@@ -106,11 +107,12 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Network slots of the machine, for the metrics page.
+/// Network slots of the machine, and what sandboxes ask for, for the metrics page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) ready: u64,
     pub(crate) used: u64,
+    pub(crate) names: NameStats,
 }
 
 /// Asked at each look at the page.
@@ -277,7 +279,7 @@ impl Collector for Live {
             signed(broken.iter().map(|each| each.disk_bytes).sum()),
         )?;
         if let Some(slots) = &self.0.slots {
-            let Slots { ready, used } = slots();
+            let Slots { ready, used, names } = slots();
             let values = [("ready", signed(ready)), ("used", signed(used))];
             gauges(
                 &mut encoder,
@@ -286,6 +288,12 @@ impl Collector for Live {
                 "state",
                 &values,
             )?;
+            let help = "Questions of sandboxes for names";
+            counter(&mut encoder, "names_asked", help, names.asked)?;
+            let help = "Questions of sandboxes for names that had to wait for their turn";
+            counter(&mut encoder, "names_slowed", help, names.slowed)?;
+            let help = "Questions of sandboxes for names that found too many under way";
+            counter(&mut encoder, "names_dropped", help, names.dropped)?;
         }
         if let Some(busy) = &self.0.busy {
             busy().encode(&mut encoder)?;
@@ -389,7 +397,7 @@ impl Busy {
         ];
         let help = "Sandboxes that wait for a user";
         gauges(encoder, "warm_sandboxes", help, "state", &members)?;
-        let help = "Creates that a waiting sandbox was found for";
+        let help = "Creates that a waiting sandbox was found for, or one that was being made";
         counter(encoder, "warm_hits", help, pool.hits)?;
         let help = "Creates that none was found for";
         counter(encoder, "warm_misses", help, pool.misses)?;

@@ -111,6 +111,16 @@ mod tests {
     }
 
     #[test]
+    fn what_can_only_be_recovered_is_a_sandbox_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let quarantine = folder.path().join("quarantine");
+        std::fs::create_dir(&quarantine).unwrap();
+        assert!(!has_sandboxes(folder.path()), "nothing is in it");
+        std::fs::create_dir(quarantine.join("i0")).unwrap();
+        assert!(has_sandboxes(folder.path()));
+    }
+
+    #[test]
     fn too_little_room_refuses_a_start_unless_something_is_kept_there() {
         let full = || Err(problem("/data has 7 MiB of free space"));
         let error = judge_room(full(), false).unwrap_err().to_string();

@@ -353,6 +353,7 @@ fn slots(jail: Arc<Jail>) -> SlotsNow {
         Slots {
             ready: stats.pool as u64,
             used: stats.used as u64,
+            names: jail.name_stats(),
         }
     })
 }

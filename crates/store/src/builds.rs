@@ -121,7 +121,9 @@ impl Store {
         .execute(&self.pool)
         .await?
         .rows_affected();
-        self.sync().await?;
+        if started == 1 {
+            self.sync().await?;
+        }
         Ok(started == 1)
     }
 

@@ -15,7 +15,10 @@ pub enum Error {
     #[error("the database refused a statement")]
     Database(#[from] sqlx::Error),
     /// It is committed, and a power cut may undo that.
-    #[error("what was written to the database could not be put on the disk")]
+    #[error(
+        "what was written to the database could not be put on the disk: it holds, but a power cut \
+         may undo it"
+    )]
     Unsynced(#[source] io::Error),
     /// A row holds what this version never writes.
     #[error("table {table} holds a bad {column}")]
@@ -26,6 +29,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// It was written all the same: whoever reads finds it.
+    pub fn is_committed(&self) -> bool {
+        matches!(self, Self::Unsynced(_))
+    }
+
     /// Nothing was written because there is no room.
     pub fn is_disk_full(&self) -> bool {
         const SQLITE_FULL: &str = "13";

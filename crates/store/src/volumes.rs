@@ -63,7 +63,9 @@ impl Store {
         .execute(&self.pool)
         .await?
         .rows_affected();
-        self.sync().await?;
+        if inserted == 1 {
+            self.sync().await?;
+        }
         Ok(inserted == 1)
     }
 

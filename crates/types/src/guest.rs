@@ -110,7 +110,11 @@ pub enum InitStatus {
     /// The berth is made.
     Waiting,
     /// The sandbox's first process exists.
-    Started { pid: i32 },
+    Started {
+        pid: i32,
+        /// The kernel's name of the device that its disk is on.
+        disk: String,
+    },
     /// The overlays to which anything was added; their copies are on the host's disk.
     Exported { overlays: Vec<usize> },
     /// Nothing was left running.

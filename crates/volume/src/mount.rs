@@ -58,6 +58,16 @@ pub(crate) fn unmount_lazily(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether any of the volume in `folder` is mounted.
+pub(crate) fn has_mounts(folder: &Path) -> io::Result<bool> {
+    for target in [folder.join(MOUNT), folder.join(DISK)] {
+        if target.exists() && is_mounted(&target)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn is_mounted(target: &Path) -> io::Result<bool> {
     let above = target.parent().unwrap_or(target);
     Ok(fs::metadata(target)?.dev() != fs::metadata(above)?.dev())

@@ -41,7 +41,7 @@ impl Volumes {
             slots: Mutex::default(),
         };
         volumes
-            .remove_leftovers()
+            .tidy()
             .map_err(Error::io("tidy the folder of volumes"))?;
         Ok(Arc::new(volumes))
     }
@@ -116,7 +116,7 @@ impl Volumes {
         Ok(content)
     }
 
-    /// Unmounts everything. Sandboxes keep what they have; the next server finds it again.
+    /// Unmounts everything, also what an earlier server was killed over. Sandboxes keep what they have; the next server finds it again.
     pub fn close(&self) {
         let slots: Vec<_> = self.slots.lock().drain().collect();
         for (id, slot) in slots {
@@ -145,13 +145,19 @@ impl Volumes {
         }
     }
 
-    fn remove_leftovers(&self) -> io::Result<()> {
+    /// Removes what is half made or half gone, and takes over what a killed server left mounted.
+    fn tidy(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let extension = path.extension().and_then(|text| text.to_str());
             if matches!(extension, Some(NEW | GONE)) {
                 mount::unmount_lazily(&path)?;
                 remove_folder(&path)?;
+            } else if let Some(id) = path.file_name().and_then(|name| name.to_str())
+                && self.folder_of(id).is_ok()
+                && mount::has_mounts(&path)?
+            {
+                self.slot(id);
             }
         }
         Ok(())

@@ -60,6 +60,27 @@ fn world() -> Option<World> {
     })
 }
 
+#[test]
+fn what_a_killed_server_left_mounted_is_unmounted_by_the_next_one() {
+    let Some(world) = world() else { return };
+    put(&world.content(), "/kept", b"kept", false).unwrap();
+    let mounted = || {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.contains(&world.id)
+    };
+    // Nobody closes it, as after a kill -9, and the next one has no use for it.
+    let next = Volumes::open(world.folder.path().join("volumes")).unwrap();
+    assert!(mounted());
+    next.close();
+    assert!(!mounted());
+    assert_eq!(
+        get(&next.content(&world.id).unwrap(), "/kept").unwrap(),
+        b"kept"
+    );
+    next.close();
+    assert!(!mounted());
+}
+
 fn put(content: &Arc<Content>, path: &str, data: &[u8], force: bool) -> Result<u64, Error> {
     let writer = content.write(path, Changes::default(), force)?;
     writer

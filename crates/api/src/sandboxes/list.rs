@@ -7,7 +7,7 @@ use axum::{
 };
 use http::HeaderValue;
 use soulbox_control::{Control, Error as ControlError, Reference, Sandbox, Tenant};
-use soulbox_types::{SandboxSpec, SandboxState, TemplateId};
+use soulbox_types::{SandboxSpec, SandboxState, TemplateId, UnixMillis};
 
 use super::{detail::Listed, metadata_filter::MetadataFilter};
 use crate::{
@@ -29,7 +29,8 @@ pub(crate) async fn v1(
 ) -> Result<Json<Vec<Listed>>> {
     let filter = metadata_filter(&query)?;
     let mut sandboxes = app.control.list(&caller.tenant);
-    sandboxes.retain(|s| is_running(s) && filter.as_ref().is_none_or(|f| matches(f, s)));
+    sandboxes
+        .retain(|s| is_running(s) && filter.as_ref().is_none_or(|f| f.matches(&s.spec.metadata)));
     sandboxes.sort_by(|a, b| {
         let newest_first = b.spec.created_at.cmp(&a.spec.created_at);
         newest_first.then_with(|| a.spec.id.cmp(&b.spec.id))
@@ -40,16 +41,18 @@ pub(crate) async fn v1(
 pub(crate) async fn v2(State(app): State<App>, caller: Caller, query: Query) -> Result<Response> {
     let paging = Paging::from_query(&query)?;
     let filter = Filter::from_query(&query, &app.control, &caller.tenant)?;
-    let mut sandboxes = app.control.list(&caller.tenant);
-    sandboxes.retain(|sandbox| filter.matches(sandbox));
-    let running = sandboxes
-        .iter()
-        .filter(|sandbox| is_running(sandbox))
-        .count();
-    let Page { items, next } = paging.cut(sandboxes, |sandbox| Position {
-        at: sandbox.spec.created_at,
-        id: sandbox.spec.id.as_str().into(),
+    let mut running = 0_usize;
+    let mut gathering = paging.gather(|sandbox: &Sandbox| position(&sandbox.spec));
+    app.control.visit(&caller.tenant, |visited| {
+        let is_running = visited.state == SandboxState::Running;
+        if filter.matches(visited.spec, visited.created_at, is_running) {
+            running += usize::from(is_running);
+            let position = || position(visited.spec);
+            gathering.offer(visited.created_at, position, || Sandbox::from(visited));
+        }
     });
+    let Page { mut items, next } = gathering.page();
+    items.retain(|sandbox| app.control.is_known(&sandbox.spec.id));
     let items: Vec<_> = items.into_iter().map(Listed::from).collect();
     let mut response = Page { items, next }.into_response();
     if filter.states.running {
@@ -95,9 +98,9 @@ impl Filter {
         })
     }
 
-    fn matches(&self, sandbox: &Sandbox) -> bool {
-        let spec = &sandbox.spec;
-        let state = if is_running(sandbox) {
+    /// Does not look at the spec unless it is asked about: thousands are looked through.
+    fn matches(&self, spec: &SandboxSpec, created_at: UnixMillis, is_running: bool) -> bool {
+        let state = if is_running {
             self.states.running
         } else {
             self.states.paused
@@ -106,11 +109,11 @@ impl Filter {
             && self.template.matches(spec)
             && self
                 .started_after
-                .is_none_or(|after| after.is_not_after(spec.created_at))
+                .is_none_or(|after| after.is_not_after(created_at))
             && self
                 .metadata
                 .as_ref()
-                .is_none_or(|filter| matches(filter, sandbox))
+                .is_none_or(|filter| filter.matches(&spec.metadata))
     }
 }
 
@@ -168,8 +171,11 @@ fn metadata_filter(query: &Query) -> Result<Option<MetadataFilter>> {
         .transpose()
 }
 
-fn matches(filter: &MetadataFilter, sandbox: &Sandbox) -> bool {
-    filter.matches(&sandbox.spec.metadata)
+fn position(spec: &SandboxSpec) -> Position<'_> {
+    Position {
+        at: spec.created_at,
+        id: spec.id.as_str().into(),
+    }
 }
 
 fn is_running(sandbox: &Sandbox) -> bool {

@@ -45,10 +45,11 @@ impl Way for Write {
 }
 
 async fn write(made: &Made, path: &str, content: &Bytes) -> Result<(), Failure> {
-    let content = content.clone();
+    let (content, length) = (content.clone(), content.len() as u64);
     let starts = (0..content.len()).step_by(CHUNK);
     let chunks = starts.map(move |at| Ok(content.slice(at..content.len().min(at + CHUNK))));
-    Ok(made.envd.upload(path, stream::iter(chunks)).await?)
+    let upload = made.envd.upload(path, Some(length), stream::iter(chunks));
+    Ok(upload.await?)
 }
 
 #[derive(Debug)]

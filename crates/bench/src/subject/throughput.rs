@@ -10,7 +10,8 @@ use crate::{
     report::{Figure, Group, Row},
 };
 
-const RUNS: &str = "whole runs";
+pub(crate) const RUNS: &str = "whole runs";
+pub(crate) const DONE: &str = "done";
 const COMMANDS: &str = "commands";
 /// Failures of one worker after which it stops: a server that refuses would be asked in a loop.
 const MOST_FAILURES: usize = 20;
@@ -103,7 +104,7 @@ where
     let mut row = Row::of(name, method, &all);
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
     row.figures.push(Figure {
-        name: "done".to_owned(),
+        name: DONE.to_owned(),
         value: all.times().len() as f64 / seconds,
         unit: "per second".to_owned(),
     });

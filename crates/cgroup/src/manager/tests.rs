@@ -1,4 +1,4 @@
-//! v2 against a tree of plain files laid out like the kernel's.
+//! Against trees of plain files laid out like the kernel's: v2 and, where the words differ, v1.
 
 use std::time::Duration;
 
@@ -6,20 +6,30 @@ use super::*;
 
 const LIMITS: CgroupLimits = CgroupLimits {
     cpu_millis: 1500,
+    cpu_weight: CgroupLimits::USUAL_CPU_WEIGHT,
     memory_bytes: 512 << 20,
     swap_bytes: 0,
     pids: 64,
     io_weight: Some(50),
 };
 
+/// One that yields, as a sandbox that nobody uses yet.
+const YIELDING: CgroupLimits = CgroupLimits {
+    cpu_millis: 500,
+    cpu_weight: 10,
+    ..LIMITS
+};
+
 struct Fake {
     dir: tempfile::TempDir,
+    version: Version,
 }
 
 impl Fake {
     fn v2() -> Self {
         let fake = Self {
             dir: tempfile::tempdir().unwrap(),
+            version: Version::V2,
         };
         for group in ["", "soulbox-t/", "soulbox-t/one/"] {
             fs_err::create_dir_all(fake.dir.path().join(group)).unwrap();
@@ -28,6 +38,7 @@ impl Fake {
         }
         let files = [
             "cpu.max",
+            "cpu.weight",
             "memory.max",
             "memory.swap.max",
             "memory.oom.group",
@@ -37,6 +48,27 @@ impl Fake {
         ];
         for file in files {
             fake.put(&format!("soulbox-t/one/{file}"), "");
+        }
+        fake
+    }
+
+    /// All controllers in one hierarchy, which v1 allows too.
+    fn v1() -> Self {
+        let fake = Self {
+            dir: tempfile::tempdir().unwrap(),
+            version: Version::V1,
+        };
+        let group = "soulbox-t/one";
+        fs_err::create_dir_all(fake.dir.path().join(group)).unwrap();
+        let files = [
+            "cpu.cfs_period_us",
+            "cpu.cfs_quota_us",
+            "cpu.shares",
+            "memory.limit_in_bytes",
+            "pids.max",
+        ];
+        for file in files {
+            fake.put(&format!("{group}/{file}"), "");
         }
         fake
     }
@@ -60,7 +92,7 @@ impl Fake {
         ];
         let mount = self.dir.path().to_owned();
         let hierarchy = Hierarchy {
-            version: Version::V2,
+            version: self.version,
             mount,
             controllers,
         };
@@ -94,6 +126,27 @@ fn limits_are_written_in_the_words_of_v2() {
     assert_eq!(group.v2_directory(), Some(dir.clone()));
     assert_eq!(group.view(), [(dir.clone(), PathBuf::new())]);
     assert_eq!(group.procs_files(), [dir.join("cgroup.procs")]);
+}
+
+#[test]
+fn a_group_that_yields_has_a_lower_weight_and_quota_until_its_limits_are_replaced() {
+    let fake = Fake::v2();
+    let group = fake.manager().create("one", &YIELDING).unwrap();
+    let cpu = || ["cpu.max", "cpu.weight"].map(|file| fake.get(&format!("soulbox-t/one/{file}")));
+    assert_eq!(cpu(), ["50000 100000", "10"]);
+    fake.put("soulbox-t/one/memory.current", "4096\n");
+    group.set_limits(&LIMITS).unwrap();
+    assert_eq!(cpu(), ["150000 100000", "100"]);
+
+    let fake = Fake::v1();
+    let group = fake.manager().create("one", &YIELDING).unwrap();
+    let cpu = || {
+        let files = ["cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.shares"];
+        files.map(|file| fake.get(&format!("soulbox-t/one/{file}")))
+    };
+    assert_eq!(cpu(), ["100000", "50000", "102"]);
+    group.set_limits(&LIMITS).unwrap();
+    assert_eq!(cpu(), ["100000", "150000", "1024"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::{
     log::BuildLogPage,
     workshop::{Job, Workshop},
 };
-use crate::{BuiltIn, Control, Error, Result, reference::DEFAULT_TAG};
+use crate::{BuiltIn, Control, Error, Result, committed::follow, reference::DEFAULT_TAG};
 
 /// Whose the built-in templates are: no tenant's.
 pub const SERVER_TENANT: &str = "00000000-0000-0000-0000-000000000000";
@@ -73,14 +73,16 @@ impl Control {
             finished_at: None,
             removed: false,
         };
-        self.store.insert_build(&built.row, &row).await?;
-        tracing::info!(
-            name = definition.name,
-            build = row.id,
-            "building a template of the server"
-        );
-        workshop.launch(job(built, row.clone(), definition, false));
-        self.library.add(&built.row, row.clone());
+        let written = self.store.insert_build(&built.row, &row).await;
+        follow(written, || {
+            tracing::info!(
+                name = definition.name,
+                build = row.id,
+                "building a template of the server"
+            );
+            workshop.launch(job(built, row.clone(), definition, false));
+            self.library.add(&built.row, row.clone());
+        })?;
         Ok(info(&row))
     }
 
@@ -210,8 +212,8 @@ impl Control {
                 }
                 Some(_) => {}
                 None => {
-                    self.store.insert_template(&row).await?;
-                    self.library.insert(row);
+                    let written = self.store.insert_template(&row).await;
+                    follow(written, || self.library.insert(row))?;
                 }
             }
         }

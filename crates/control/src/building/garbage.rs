@@ -14,7 +14,7 @@ use soulbox_types::{TemplateId, UnixMillis};
 use tokio::time::timeout;
 
 use super::{library::Built, workshop::Workshop};
-use crate::{Control, Result};
+use crate::{Control, Result, committed::follow};
 
 const COLLECT_LIMIT: Duration = Duration::from_hours(1);
 /// For how long one can ask about a build that is of no use any more.
@@ -143,8 +143,8 @@ impl Control {
             }
         }
         if deleted && left == 0 {
-            self.store.forget_template(&built.row.id).await?;
-            self.library.forget(&built.row.id);
+            let forgotten = self.store.forget_template(&built.row.id).await;
+            follow(forgotten, || self.library.forget(&built.row.id))?;
         }
         Ok(())
     }
@@ -155,8 +155,8 @@ impl Control {
         template: &TemplateId,
         build: &str,
     ) -> Result<()> {
-        self.store.forget_build(build).await?;
-        self.library.forget_build(template, build);
+        let forgotten = self.store.forget_build(build).await;
+        follow(forgotten, || self.library.forget_build(template, build))?;
         let log = workshop.log_file(build);
         let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(log)).await;
         if let Ok(Err(error)) = removed

@@ -7,7 +7,12 @@ use soulbox_types::UnixMillis;
 use tracing::Instrument;
 
 use super::library::Built;
-use crate::{Control, Error, Reference, Result, Template, Tenant, snapshot, template::Found};
+use crate::{
+    Control, Error, Reference, Result, Template, Tenant,
+    committed::{follow, held},
+    snapshot,
+    template::Found,
+};
 
 /// Under which names a published template is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +41,12 @@ impl Control {
                 Some(Published::Everywhere) => Some(control.claim_global(&built)?),
             };
             let (id, public) = (&built.row.id, published.is_some());
-            control
+            let written = control
                 .store
                 .publish_template(id, public, global.as_deref())
-                .await?;
-            let built = control.library.publish(id, public, global.as_deref());
+                .await;
+            let published = || control.library.publish(id, public, global.as_deref());
+            let built = follow(written, published)?;
             let built = built.ok_or(Error::TemplateNotFound(reference.name))?;
             Ok(control.describe(&built))
         };
@@ -63,7 +69,7 @@ impl Control {
                 return Err(Error::TemplateInUse { template, users });
             }
             let at = UnixMillis::now();
-            control.store.delete_template(&built.row.id, at).await?;
+            let deleted = held(control.store.delete_template(&built.row.id, at).await)?;
             control.library.delete(&built.row.id, at);
             for build in &built.builds {
                 if build.status == BuildStatus::Waiting {
@@ -79,7 +85,7 @@ impl Control {
                 }
             }
             tracing::info!(template = %built.row.id, "template deleted");
-            Ok(())
+            Ok(deleted?)
         };
         self.finish(work.in_current_span()).await?;
         self.collect_later();

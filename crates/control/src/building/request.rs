@@ -15,8 +15,8 @@ use super::{
     workshop::{CANCELLED, Workshop},
 };
 use crate::{
-    Control, Error, Reference, Resources, Result, Tenant, reference::DEFAULT_TAG,
-    snapshot::not_a_uuid,
+    Control, Error, Reference, Resources, Result, Tenant, committed::follow,
+    reference::DEFAULT_TAG, snapshot::not_a_uuid,
 };
 
 /// E2B's, for a template that names no others.
@@ -78,8 +78,8 @@ impl Control {
                 finished_at: None,
                 removed: false,
             };
-            control.store.insert_build(&template, &build).await?;
-            control.library.add(&template, build.clone());
+            let written = control.store.insert_build(&template, &build).await;
+            follow(written, || control.library.add(&template, build.clone()))?;
             tracing::info!(template = %template.id, build = build.id, "build asked for");
             Ok(Asked {
                 template: template.id,

@@ -16,7 +16,7 @@ use super::{
     wish::BuildWish,
     workshop::{CANCELLED, Job, Stages, Workshop},
 };
-use crate::{Control, Error, Reference, Result, Tenant, template::Found};
+use crate::{Control, Error, Reference, Result, Tenant, committed::held, template::Found};
 
 /// For a cancelled build to be gone. It goes on to end afterwards.
 const CANCEL_LIMIT: Duration = Duration::from_secs(30);
@@ -70,13 +70,15 @@ impl Control {
             ..row.clone()
         };
         let _writing = self.shelf.writing.lock().await;
-        if !self.store.start_build(&row.id, &sealed, at).await? {
+        let written = held(self.store.start_build(&row.id, &sealed, at).await)?;
+        if matches!(written, Ok(false)) {
             return Err(not_waiting(&row));
         }
         workshop.launch(job(built.row, started.clone(), wish, stages, false));
         // In this order: whoever sees that it is being built can cancel it.
         self.library
             .change(&row.template, &row.id, |row| *row = started);
+        written?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sha2::{Digest, Sha256};
-use soulbox_outgoing::{Heads, is_public};
+use soulbox_outgoing::{Heads, leads_outside};
 use soulbox_types::Secret;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -45,7 +45,7 @@ pub(crate) enum SendError {
     Late,
     #[error("the host has no address")]
     NoAddress,
-    #[error("the host is on a private or local address")]
+    #[error("the host is on a private or local address, or on one of this server's own")]
     Private,
     #[error("could not connect: {0}")]
     Connect(io::Error),
@@ -126,10 +126,12 @@ impl Sender {
     async fn connect(&self, target: &Target) -> Result<TcpStream, SendError> {
         let found = tokio::net::lookup_host((target.host.as_str(), target.port));
         let addresses: Vec<SocketAddr> = found.await.map_err(SendError::Connect)?.collect();
-        if !self.allow_private && addresses.iter().any(|address| !is_public(address.ip())) {
-            return Err(SendError::Private);
-        }
         let mut last = SendError::NoAddress;
+        for address in &addresses {
+            if !self.allow_private && !leads_outside(address.ip()).map_err(SendError::Connect)? {
+                return Err(SendError::Private);
+            }
+        }
         for address in addresses {
             match tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
@@ -252,6 +254,44 @@ mod tests {
             let sent = deliver(&Sender::new(false), &format!("http://{host}:{port}/")).await;
             assert!(matches!(sent, Err(SendError::Private)), "{host}: {sent:?}");
         }
+    }
+
+    /// Services of the host that listen on its public address only are the operator's, too.
+    #[test]
+    fn an_address_of_this_very_machine_is_refused_although_it_is_a_public_one() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: a network namespace needs root");
+            return;
+        }
+        let test = std::thread::spawn(|| {
+            soulbox_sys::enter_new_network().unwrap();
+            for arguments in ["link set lo up", "address add 203.0.113.7/32 dev lo"] {
+                let done = std::process::Command::new("ip")
+                    .args(arguments.split(' '))
+                    .status();
+                assert!(done.unwrap().success(), "ip {arguments}");
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("203.0.113.7:0").await.unwrap();
+                let url = format!("http://{}/", listener.local_addr().unwrap());
+                tokio::spawn(async move {
+                    while let Ok((mut socket, _)) = listener.accept().await {
+                        drop(socket.read(&mut [0; 4096]).await);
+                        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+                        drop(socket.write_all(answer).await);
+                    }
+                });
+                let sent = deliver(&Sender::new(false), &url).await;
+                assert!(matches!(sent, Err(SendError::Private)), "{sent:?}");
+                // Unless the operator wants that.
+                deliver(&Sender::new(true), &url).await.unwrap();
+            });
+        });
+        test.join().unwrap();
     }
 
     #[test]

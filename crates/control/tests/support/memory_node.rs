@@ -4,18 +4,18 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats, WarmWish,
+    Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Remedy, Result,
+    SandboxStatus, Snapshot, Stats, Visited, WarmWish,
 };
 use soulbox_types::{
-    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, Tier,
-    UnixMillis,
+    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, TenantId,
+    Tier, UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
@@ -29,10 +29,27 @@ pub(crate) struct MemoryNode {
     warm: std::sync::Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
     wishes: std::sync::Mutex<Vec<WarmWish>>,
     events: broadcast::Sender<NodeEvent>,
+    broken: std::sync::Mutex<HashMap<SandboxId, (Broken, Memory)>>,
+    /// Something is kept of which is not known what it stands on.
+    pub(crate) keeps_unknown: AtomicBool,
+    /// Another look at what was left alone finds it whole.
+    pub(crate) healed: AtomicBool,
+    /// Somebody recovers what is to be discarded, a moment before.
+    pub(crate) recovered_before: AtomicBool,
+    after_snapshot: std::sync::Mutex<Option<Hook>>,
     /// A test that holds it for writing holds up every create.
     pub(crate) creating: RwLock<()>,
     pub(crate) destroying: RwLock<()>,
     pub(crate) creates: AtomicUsize,
+}
+
+/// What a test does at a moment inside the node.
+struct Hook(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 /// Around the question what has ended.
@@ -62,6 +79,11 @@ impl Default for MemoryNode {
             warm: std::sync::Mutex::default(),
             wishes: std::sync::Mutex::default(),
             events: broadcast::channel(16).0,
+            broken: std::sync::Mutex::default(),
+            keeps_unknown: AtomicBool::new(false),
+            healed: AtomicBool::new(false),
+            recovered_before: AtomicBool::new(false),
+            after_snapshot: std::sync::Mutex::default(),
             creating: RwLock::default(),
             destroying: RwLock::default(),
             creates: AtomicUsize::new(0),
@@ -73,6 +95,35 @@ impl Default for MemoryNode {
 impl MemoryNode {
     pub(crate) fn fail_next(&self, error: Error) {
         *self.failure.lock().unwrap() = Some(error);
+    }
+
+    /// As if a start had found that it cannot be used.
+    pub(crate) fn break_it(&self, id: &SandboxId, remedy: Remedy) {
+        let memory = self.sandboxes.lock().unwrap().remove(id).unwrap();
+        let broken = Broken {
+            id: id.clone(),
+            spec: Some(Arc::clone(&memory.status.spec)),
+            reason: "a test broke it".into(),
+            at: UnixMillis::now(),
+            disk_bytes: 0,
+            remedy,
+            unsure: false,
+        };
+        let mut all = self.broken.lock().unwrap();
+        all.insert(id.clone(), (broken, memory));
+    }
+
+    fn mend(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        let found = self.broken.lock().unwrap().remove(id);
+        let (_, memory) = found.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        let status = memory.status.clone();
+        self.sandboxes.lock().unwrap().insert(id.clone(), memory);
+        Ok(status)
+    }
+
+    /// Right after the next snapshot is taken.
+    pub(crate) fn after_snapshot(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.after_snapshot.lock().unwrap() = Some(Hook(Box::new(hook)));
     }
 
     /// One that waits for a user.
@@ -325,7 +376,46 @@ impl Node for MemoryNode {
             checksum: String::new(),
         };
         snapshots.insert(snapshot, taken.clone());
+        if let Some(Hook(hook)) = self.after_snapshot.lock().unwrap().take() {
+            hook();
+        }
         Ok(taken)
+    }
+
+    fn keeps_unknown(&self) -> bool {
+        self.keeps_unknown.load(Ordering::Relaxed)
+    }
+
+    fn broken(&self) -> Vec<Broken> {
+        let all = self.broken.lock().unwrap();
+        all.values().map(|(broken, _)| broken.clone()).collect()
+    }
+
+    async fn recover(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        self.mend(id)
+    }
+
+    async fn look_again(&self, id: &SandboxId) -> Result<Option<SandboxStatus>> {
+        if !self.healed.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.mend(id).map(Some)
+    }
+
+    async fn discard(&self, id: &SandboxId) -> Result<()> {
+        if self.recovered_before.load(Ordering::Relaxed) {
+            self.mend(id)?;
+        }
+        let broken = self.broken().into_iter().find(|broken| broken.id == *id);
+        if broken.is_some_and(|broken| broken.remedy == Remedy::Retry) {
+            return Err(Error::InUse {
+                what: format!("sandbox {id}"),
+                users: "its own processes".into(),
+            });
+        }
+        let gone = self.broken.lock().unwrap().remove(id);
+        gone.map(drop)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))
     }
 
     async fn delete_snapshot(&self, snapshot: &TemplateId) -> Result<()> {
@@ -361,13 +451,16 @@ impl Node for MemoryNode {
             .map(|memory| memory.status.clone())
     }
 
-    fn list(&self) -> Vec<SandboxStatus> {
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .values()
-            .map(|memory| memory.status.clone())
-            .collect()
+    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
+        for memory in self.sandboxes.lock().unwrap().values() {
+            let SandboxStatus { spec, state, tier } = &memory.status;
+            if tenant.is_none_or(|tenant| *tenant == spec.tenant) {
+                each(Visited {
+                    paused: memory.paused,
+                    ..Visited::new(spec, *state, *tier)
+                });
+            }
+        }
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {

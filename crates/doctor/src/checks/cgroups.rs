@@ -60,6 +60,7 @@ fn open() -> Result<Manager, Error> {
 fn try_group(manager: &Manager) -> Result<(), String> {
     let limits = CgroupLimits {
         cpu_millis: 500,
+        cpu_weight: CgroupLimits::USUAL_CPU_WEIGHT,
         memory_bytes: 64 << 20,
         swap_bytes: 0,
         pids: 16,

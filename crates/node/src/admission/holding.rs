@@ -1,13 +1,9 @@
 //! Places, and limits that were promised.
 
-use std::collections::HashMap;
-
 use soulbox_types::{Kept, SandboxId, SandboxSpec, SandboxState};
 
 use super::{Ask, resource::Lack};
-use crate::{LocalNode, entry::Entry};
-
-type Entries = HashMap<SandboxId, Entry>;
+use crate::{LocalNode, entries::Entries};
 
 /// What a sandbox has from the door on. Kept with its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +64,7 @@ impl LocalNode {
         if !held.cpu {
             self.check_cpu_promise(&entries, spec)?;
         }
-        if let Some(entry) = entries.get_mut(&spec.id) {
+        if let Some(mut entry) = entries.get_mut(&spec.id) {
             entry.holding = Holding::ALL;
         }
         Ok(())
@@ -123,7 +119,7 @@ impl LocalNode {
 
     /// What it does not hold any more may be what others wait for.
     pub(crate) fn let_go(&self, id: &SandboxId, holding: Holding) {
-        if let Some(entry) = self.entries().lock().get_mut(id) {
+        if let Some(mut entry) = self.entries().lock().get_mut(id) {
             entry.holding = holding;
         }
         self.door().something_changed();

@@ -19,11 +19,13 @@ impl LocalNode {
         self: Arc<Self>,
         spec: SandboxSpec,
     ) -> Result<SandboxStatus> {
+        let create = self.creates.begin(&spec.id);
         if spec.purpose == Purpose::User
-            && let Some(status) = self.hand_over(&spec).await?
+            && let Some(status) = self.hand_over(&spec, &create).await?
         {
             return Ok(status);
         }
+        let _waiting = self.creates.wait();
         match self.make(&spec).await? {
             Some(_set_aside) => self.open_up(&spec).await,
             None => self.existing(&spec.id).await,
@@ -77,19 +79,31 @@ impl LocalNode {
                 // The only thing that the tier itself can be short of.
                 self.door.count_refusal(Resource::Slots);
             }
-            self.finish(&spec.id, EndReason::CreateFailed, &error.to_string())
-                .await;
+            self.give_up_making(spec, &error).await;
             return Err(error);
         }
         Ok(Some(set_aside))
+    }
+
+    /// Ends what could not be made. A create that took it over makes another one under its id, so
+    /// it is not the end of theirs; unless somebody has ended that already.
+    pub(crate) async fn give_up_making(self: &Arc<Self>, spec: &SandboxSpec, error: &Error) {
+        if spec.purpose == Purpose::Warm {
+            self.make_nobodys(&spec.id);
+        }
+        self.finish(&spec.id, EndReason::CreateFailed, &error.to_string())
+            .await;
     }
 
     /// Puts the wish on record, in memory: from now on it can be ended. `None`: it is here already.
     fn begin(&self, spec: &SandboxSpec) -> Result<Option<(Folder, CancellationToken)>> {
         let folder = self.folder(&spec.id);
         let mut entries = self.entries.lock();
-        if entries.contains_key(&spec.id) {
+        if entries.contains(&spec.id) {
             return Ok(None);
+        }
+        if self.creates.is_killed(&spec.id) {
+            return Err(Error::SandboxNotFound(spec.id.clone()));
         }
         if spec.purpose == Purpose::Warm && self.pool.is_closed() {
             return Err(Error::NoCapacity {
@@ -105,7 +119,7 @@ impl LocalNode {
         let tier = self.runtime.tier();
         let entry = Entry::new(spec.clone(), SandboxState::Creating, tier, folder.clone());
         let ending = entry.ending.clone();
-        entries.insert(spec.id.clone(), entry);
+        entries.insert(entry);
         Ok(Some((folder, ending)))
     }
 
@@ -128,19 +142,22 @@ impl LocalNode {
         }
     }
 
-    /// Makes a sandbox whose processes run one that can be used. On error nothing is left.
+    /// Makes a sandbox whose processes run one that can be used, unless it became another's
+    /// meanwhile: they open it up. On error nothing is left.
     pub(crate) async fn open_up(self: &Arc<Self>, spec: &SandboxSpec) -> Result<SandboxStatus> {
         let id = &spec.id;
         if let Err(error) = self.get_ready_on_record(spec).await {
-            self.finish(id, EndReason::CreateFailed, &error.to_string())
-                .await;
+            self.give_up_making(spec, &error).await;
             return Err(error);
         }
         let status = {
             let mut entries = self.entries.lock();
-            let entry = entries
+            let mut entry = entries
                 .get_mut(id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+            if entry.spec.purpose != spec.purpose && entry.state() == SandboxState::Creating {
+                return Ok(entry.status());
+            }
             // Not if it was ended while it was being made: whoever did that waited for us and
             // cleans up.
             entry.transition(SandboxState::Running)?;

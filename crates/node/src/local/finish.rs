@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use soulbox_runtime::{End, NodeEvent, Result};
+use soulbox_runtime::{End, Error, NodeEvent, Result};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState, UnixMillis};
 use tokio::{
     sync::{Mutex, watch},
@@ -80,10 +80,27 @@ impl LocalNode {
         }
     }
 
+    /// Ends a sandbox in a task of its own, and waits for that. Fine when there is none.
+    pub(crate) async fn end_and_wait(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
+        let Some(mut gone) = self.entries.lock().get(id).map(|e| e.gone.subscribe()) else {
+            return Ok(());
+        };
+        let (node, target) = (self.owned()?, id.clone());
+        tokio::spawn(async move { node.finish(&target, reason, "asked for").await });
+        match timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await {
+            // The sender is dropped with the entry, which happens last.
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Timeout {
+                what: "the sandbox's end",
+                limit: DESTROY_LIMIT,
+            }),
+        }
+    }
+
     /// From here on nobody finds it, and its reason stands.
     fn begin_end(&self, id: &SandboxId, reason: EndReason, detail: &str) -> Begun {
         let mut entries = self.entries.lock();
-        let Some(entry) = entries.get_mut(id) else {
+        let Some(mut entry) = entries.get_mut(id) else {
             return Begun::Absent;
         };
         if entry.transition(SandboxState::Destroying).is_err() {

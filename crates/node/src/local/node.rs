@@ -5,15 +5,15 @@ use std::{collections::HashMap, path::Path};
 use async_trait::async_trait;
 use soulbox_runtime::{
     AddedLayer, Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused,
-    Result, SandboxStatus, Snapshot, Stats, WarmWish,
+    Result, SandboxStatus, Snapshot, Stats, Visited, WarmWish,
 };
 use soulbox_types::{
     ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    UnixMillis,
+    TenantId, UnixMillis,
 };
 use tokio::sync::broadcast;
 
-use super::{DESTROY_LIMIT, LocalNode, blocking, finish::is_told, running};
+use super::{LocalNode, blocking, finish::is_told, running};
 use crate::{entry::Entry, logs};
 
 #[async_trait]
@@ -27,6 +27,7 @@ impl Node for LocalNode {
     }
 
     fn forget_ready(&self, id: &SandboxId) {
+        self.pool.release(id);
         self.runtime.forget_ready(id);
     }
 
@@ -43,19 +44,9 @@ impl Node for LocalNode {
     }
 
     async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
-        let Some(mut gone) = self.entries.lock().get(id).map(|e| e.gone.subscribe()) else {
-            return Ok(());
-        };
-        let (node, target) = (self.owned()?, id.clone());
-        tokio::spawn(async move { node.finish(&target, reason, "asked for").await });
-        match tokio::time::timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await {
-            // The sender is dropped with the entry, which happens last.
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::Timeout {
-                what: "the sandbox's end",
-                limit: DESTROY_LIMIT,
-            }),
-        }
+        // Before its entry is looked for: a create that has none just now makes none after this.
+        self.creates.kill(id);
+        self.end_and_wait(id, reason).await
     }
 
     async fn unrecorded_ends(&self) -> Vec<End> {
@@ -123,6 +114,10 @@ impl Node for LocalNode {
         in_task(self.owned()?.recover_in_task(id.clone())).await
     }
 
+    async fn look_again(&self, id: &SandboxId) -> Result<Option<SandboxStatus>> {
+        in_task(self.owned()?.look_again_in_task(id.clone())).await
+    }
+
     async fn broken_disk(&self, id: &SandboxId) -> Result<std::fs::File> {
         self.owned()?.open_broken_disk(id.clone()).await
     }
@@ -148,10 +143,8 @@ impl Node for LocalNode {
         entries.get(id).filter(|e| e.is_shown()).map(Entry::status)
     }
 
-    fn list(&self) -> Vec<SandboxStatus> {
-        let entries = self.entries.lock();
-        let here = entries.values().filter(|e| e.is_shown());
-        here.map(Entry::status).collect()
+    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
+        self.entries.lock().visit(tenant, each);
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {

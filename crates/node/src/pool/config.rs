@@ -1,14 +1,17 @@
 use std::{path::PathBuf, time::Duration};
 
+use soulbox_runtime::Refill;
+
 use super::pressure::{MEMINFO, Memory};
 
 /// How long a stop waits for waiting sandboxes to end.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
-/// After a create took one, its user's first commands go before the making of the next one: on a
-/// small machine the two would share the same cores.
+/// After a create has asked for one, its making or, if it got one, its user's first commands go
+/// before the making of the next one: on a small machine the two would share the same cores.
 pub(super) const CALM: Duration = Duration::from_millis(30);
 /// Creates that follow each other closely do not put the next one off for longer.
 pub(super) const LONGEST_CALM: Duration = Duration::from_millis(250);
+pub(super) const MEMORY_IS_FRESH: Duration = Duration::from_millis(100);
 /// Of the machine's memory, what waiting sandboxes may use unless told otherwise.
 const MEMORY_PART: u64 = 4;
 
@@ -24,6 +27,8 @@ pub struct PoolConfig {
     pub idle_for: Duration,
     /// How long a claimed one waits for its `create`.
     pub claim_for: Duration,
+    /// How many are made at the same time.
+    pub at_once: usize,
     /// Where the kernel tells about memory.
     pub meminfo: PathBuf,
 }
@@ -57,6 +62,7 @@ impl Default for PoolConfig {
             memory_bytes: total / MEMORY_PART,
             idle_for: Duration::from_mins(5),
             claim_for: Duration::from_secs(10),
+            at_once: Refill::of_this_machine().at_once,
             meminfo,
         }
     }

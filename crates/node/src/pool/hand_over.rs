@@ -1,50 +1,54 @@
-//! From a waiting sandbox to the user's.
+//! From a member of the pool, ready or still starting, to the user's sandbox.
 
 use std::{sync::Arc, time::Instant};
 
 use soulbox_guest::{Guest, InitUpdate, RuntimeDial};
 use soulbox_runtime::{Error, LogLevel, Result, SandboxStatus, WarmWish};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
+use tokio::{sync::watch, time::timeout};
 
-use crate::{LocalNode, local::blocking, metrics::History};
+use super::shelves::Claim;
+use crate::{
+    LocalNode, creates::Create, entry::Entry, folder::Folder, local::blocking, metrics::History,
+};
+
+/// A member that is the user's in memory.
+struct Taken {
+    old: Arc<SandboxSpec>,
+    spec: SandboxSpec,
+    folder: Folder,
+    /// As [`Entry::made`].
+    made: watch::Receiver<bool>,
+}
 
 impl LocalNode {
-    /// Serves a create with a claimed sandbox. `None`: it has to be made, with the same id; nothing
-    /// is left of the one that waited.
+    /// Serves a create with a claimed member. `None`: it has to be made, with the same id; nothing
+    /// is left of the member.
     pub(crate) async fn hand_over(
         self: &Arc<Self>,
         spec: &SandboxSpec,
+        create: &Create<'_>,
     ) -> Result<Option<SandboxStatus>> {
         let claimed = self.pool().shelves().redeem(&spec.id);
-        let Some(wish) = claimed else {
+        let Some(claim) = claimed else {
             self.wait_for_end_of_waiting(&spec.id).await?;
             return Ok(None);
         };
-        let result = if let Err(error) = self.check_disk() {
-            Err(error)
-        } else if can_become(&wish, spec) {
-            self.become_users(spec).await
-        } else {
-            Err(Error::Unsupported {
-                tier: self.runtime().tier(),
-                what: "this wish for a waiting sandbox",
-            })
-        };
-        match result {
+        match self.serve(spec, &claim, create).await {
             Ok(status) => {
-                self.pool().shelves().served(&wish);
+                self.pool().shelves().served(&claim.wish);
                 Ok(Some(status))
             }
             Err(error) => {
-                if self.is_ending(&spec.id) {
+                if create.killed.is_cancelled() {
                     return Err(Error::SandboxNotFound(spec.id.clone()));
                 }
                 tracing::warn!(sandbox = %spec.id, %error, "a waiting sandbox cannot be used");
-                self.pool().shelves().failed(&wish, Instant::now());
-                if let Some(entry) = self.entries().lock().get_mut(&spec.id) {
-                    // Not the user's end: theirs is about to be made.
-                    Arc::make_mut(&mut entry.spec).purpose = Purpose::Warm;
+                if claim.is_ready() {
+                    self.pool().shelves().failed(&claim.wish, Instant::now());
                 }
+                // Not the user's end: theirs is about to be made.
+                self.make_nobodys(&spec.id);
                 self.finish(&spec.id, EndReason::Killed, "it cannot be used")
                     .await;
                 Ok(None)
@@ -52,38 +56,125 @@ impl LocalNode {
         }
     }
 
-    async fn become_users(self: &Arc<Self>, wish: &SandboxSpec) -> Result<SandboxStatus> {
-        let id = &wish.id;
+    async fn serve(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        claim: &Claim,
+        create: &Create<'_>,
+    ) -> Result<SandboxStatus> {
+        self.check_disk()?;
+        let taken = self.take(&claim.wish, spec)?;
+        if let Some(ready) = &claim.ready {
+            tokio::select! {
+                () = create.killed.cancelled() => {
+                    return Err(Error::SandboxNotFound(spec.id.clone()));
+                }
+                ready = self.wait_until_ready(&taken, ready.clone()) => ready?,
+            }
+        }
+        self.become_users(taken).await
+    }
+
+    /// From here on it is the user's in memory: told, counted and ended as theirs.
+    fn take(&self, member: &WarmWish, wish: &SandboxSpec) -> Result<Taken> {
+        if !can_become(member, wish) {
+            return Err(Error::Unsupported {
+                tier: self.runtime().tier(),
+                what: "this wish for a waiting sandbox",
+            });
+        }
+        let mut entries = self.entries().lock();
+        self.check_promises(&entries, wish)?;
+        let mut entry = entries
+            .get_mut(&wish.id)
+            .filter(|entry| entry.is_nobodys())
+            .ok_or_else(|| Error::SandboxNotFound(wish.id.clone()))?;
+        if entry.state() != SandboxState::Creating {
+            entry.transition(SandboxState::Creating)?;
+        }
+        let mut spec = wish.clone();
+        // envd knows this one.
+        spec.node_token = entry.spec.node_token.clone();
+        let old = std::mem::replace(&mut entry.spec, Arc::new(spec.clone()));
+        entry.leave_alone();
+        Ok(Taken {
+            old,
+            spec,
+            folder: entry.folder.clone(),
+            made: entry.made.subscribe(),
+        })
+    }
+
+    /// What was taken is not the user's after all. One whose end has begun ended as theirs.
+    pub(crate) fn make_nobodys(&self, id: &SandboxId) {
+        if let Some(mut entry) = self.entries().lock().get_mut(id)
+            && entry.state() != SandboxState::Destroying
+        {
+            Arc::make_mut(&mut entry.spec).purpose = Purpose::Warm;
+        }
+    }
+
+    /// Whoever makes it goes on; with the cpu of a user's from now on.
+    async fn wait_until_ready(
+        &self,
+        taken: &Taken,
+        mut ready: watch::Receiver<bool>,
+    ) -> Result<()> {
+        let _waiting = self.creates().wait();
+        let waited = async {
+            let mut made = taken.made.clone();
+            let was_made = *made.borrow();
+            self.speed_up(&taken.spec).await;
+            if !was_made {
+                // There may have been nothing of it yet, or what was set for the pool came last.
+                let _made = made.wait_for(|made| *made).await.is_ok();
+                self.speed_up(&taken.spec).await;
+            }
+            ready.wait_for(|ready| *ready).await.map(drop)
+        };
+        let limit = self.ready_limit();
+        match timeout(limit, waited).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Error::Start {
+                step: "a sandbox of the pool".to_owned(),
+                message: "it could not be made".to_owned(),
+            }),
+            Err(_) => Err(Error::Timeout {
+                what: "a sandbox of the pool that was being made",
+                limit,
+            }),
+        }
+    }
+
+    /// What counts is whether its limits can be set when it is handed over.
+    async fn speed_up(&self, spec: &SandboxSpec) {
+        if let Err(error) = self.runtime().set_limits(&spec.id, &spec.limits).await {
+            tracing::debug!(sandbox = %spec.id, %error, "it is made with little of the cpu");
+        }
+    }
+
+    async fn become_users(self: &Arc<Self>, taken: Taken) -> Result<SandboxStatus> {
+        let Taken {
+            old, spec, folder, ..
+        } = taken;
+        let id = &spec.id;
         let turn = self.turn(id)?;
         let _ours = turn.lock().await;
-        let (old, spec, folder) = {
-            let mut entries = self.entries().lock();
-            self.check_promises(&entries, wish)?;
-            let entry = entries
-                .get_mut(id)
-                .filter(|e| e.state() == SandboxState::Running && e.spec.purpose == Purpose::Warm)
-                .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            let mut spec = wish.clone();
-            // envd knows this one.
-            spec.node_token = entry.spec.node_token.clone();
-            entry.transition(SandboxState::Creating)?;
-            let old = std::mem::replace(&mut entry.spec, Arc::new(spec.clone()));
-            entry.leave_alone();
-            (old, spec, entry.folder.clone())
-        };
         let (writing, written) = (folder.clone(), spec.clone());
+        let runtime = self.runtime();
         tokio::try_join!(
             // With its marker still there it is nobody's for a server that starts anew.
             blocking(move || writing.create(&written)),
             self.tell_envd(&spec),
-            self.change_limits(&old, &spec),
+            // Also when they are the same: it had little of the cpu until now.
+            runtime.set_limits(id, &spec.limits),
             self.change_network(&old, &spec),
         )?;
         // From here on it is the user's also for a server that starts anew.
         blocking(move || folder.handed_over()).await?;
         let status = {
             let mut entries = self.entries().lock();
-            let entry = entries
+            let mut entry = entries
                 .get_mut(id)
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             // Not if its end began meanwhile.
@@ -125,13 +216,6 @@ impl LocalNode {
         })
     }
 
-    async fn change_limits(&self, old: &SandboxSpec, new: &SandboxSpec) -> Result<()> {
-        if old.limits == new.limits {
-            return Ok(());
-        }
-        self.runtime().set_limits(&new.id, &new.limits).await
-    }
-
     async fn change_network(&self, old: &SandboxSpec, new: &SandboxSpec) -> Result<()> {
         if old.network == new.network {
             return Ok(());
@@ -143,12 +227,10 @@ impl LocalNode {
     async fn wait_for_end_of_waiting(self: &Arc<Self>, id: &SandboxId) -> Result<()> {
         let waiting = {
             let entries = self.entries().lock();
-            entries
-                .get(id)
-                .is_some_and(|entry| entry.spec.purpose == Purpose::Warm)
+            entries.get(id).is_some_and(Entry::is_nobodys)
         };
         if waiting {
-            soulbox_runtime::Node::destroy(&**self, id, EndReason::Killed).await?;
+            self.end_and_wait(id, EndReason::Killed).await?;
         }
         Ok(())
     }

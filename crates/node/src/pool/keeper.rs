@@ -9,25 +9,27 @@ use soulbox_guest::{Guest, RuntimeDial};
 use soulbox_runtime::{Error, Node, Result, Stats, WarmWish};
 use soulbox_template::Template;
 use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState,
-    Secret, TenantId, UnixMillis,
+    EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId,
+    UnixMillis,
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::timeout,
+};
 
 use super::{
-    Member, Pool,
+    Pool,
     config::LONGEST_CALM,
     pressure::{Memory, Pressure},
+    shelves::{Made, Member, Starting},
 };
 use crate::{LocalNode, folder::Warm, local::blocking};
 
 const TICK: Duration = Duration::from_secs(1);
-/// Whose processes are started at a time. How many get ready at a time is another matter: most of
-/// that is waiting.
-const AT_ONCE: usize = 2;
-/// How long users' sandboxes go first.
-const GIVE_WAY: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long users' sandboxes go first. Longer than most of them take, with what their start command
+/// does.
+const GIVE_WAY: Duration = Duration::from_secs(5);
 /// Of its limit, what one is taken to need before one of its kind was measured.
 const GUESS_PART: u64 = 2;
 /// Nobody's: it waits for whoever comes.
@@ -36,23 +38,24 @@ const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
 pub(crate) async fn keep(node: Weak<LocalNode>) {
-    if node.upgrade().is_none_or(|node| node.pool().is_off()) {
+    let config = node.upgrade().map(|node| node.pool().config.clone());
+    let Some(config) = config.filter(|config| !config.is_off()) else {
         return;
-    }
+    };
+    let turns = Arc::new(Semaphore::new(config.at_once.max(1)));
     let mut making = JoinSet::new();
-    let starting = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let Some(here) = node.upgrade() else { return };
         here.empty_shelves().await;
-        here.fill_shelves(&mut making, &starting);
         let pool = Arc::clone(here.pool());
+        wait_for_calm(&pool).await;
+        here.fill_shelves(&mut making, &turns);
         drop(here);
         tokio::select! {
             () = pool.changed.notified() => {}
             Some(_) = making.join_next() => {}
             () = tokio::time::sleep(TICK) => {}
         }
-        wait_for_calm(&pool).await;
     }
 }
 
@@ -86,7 +89,7 @@ impl LocalNode {
         }
     }
 
-    fn fill_shelves(self: &Arc<Self>, making: &mut JoinSet<()>, starting: &Arc<Semaphore>) {
+    fn fill_shelves(self: &Arc<Self>, making: &mut JoinSet<()>, turns: &Arc<Semaphore>) {
         let pool = self.pool();
         while self.has_room() {
             let lacking = pool.shelves().lacking(&pool.config, Instant::now());
@@ -94,7 +97,7 @@ impl LocalNode {
                 return;
             };
             pool.shelves().begin(&wish);
-            making.spawn(Arc::clone(self).make_one(wish, Arc::clone(starting)));
+            making.spawn(Arc::clone(self).make_one(wish, Arc::clone(turns)));
         }
     }
 
@@ -110,7 +113,7 @@ impl LocalNode {
             limit.unwrap_or_default() / GUESS_PART
         };
         let expected = pool.shelves().expected(wish, guess);
-        let memory = Memory::read(&pool.config.meminfo);
+        let memory = pool.memory();
         let enough = memory.is_none_or(|memory| {
             let after = Memory {
                 available: memory.available.saturating_sub(expected),
@@ -127,7 +130,7 @@ impl LocalNode {
             if node.check_disk().is_err() {
                 return Ok(Pressure::High);
             }
-            let memory = Memory::read(&node.pool().config.meminfo);
+            let memory = node.pool().memory();
             Ok(memory.map_or(Pressure::None, Memory::pressure))
         });
         looked.await.unwrap_or(Pressure::None)
@@ -148,85 +151,75 @@ impl LocalNode {
         Some(entries.get(id)?.history.last()?.stats)
     }
 
+    /// Nothing is started for nobody while somebody waits for a sandbox. Bounded, so that a machine
+    /// where there is always somebody gets its pool too: one at a time and with little of the cpu,
+    /// which costs those who wait less than a pool that is never filled.
     async fn give_way_to_users(&self) {
-        let start = Instant::now();
-        while self.users_are_served() && start.elapsed() < GIVE_WAY {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+        let _anyway = timeout(GIVE_WAY, self.creates().nobody_waits()).await;
     }
 
-    /// Somebody waits for processes to be started.
-    fn users_are_served(&self) -> bool {
-        let entries = self.entries().lock();
-        entries.values().any(|entry| {
-            entry.state() == SandboxState::Creating
-                && entry.spec.purpose != Purpose::Warm
-                && !*entry.made.borrow()
-        })
-    }
-
-    async fn make_one(self: Arc<Self>, wish: WarmWish, starting: Arc<Semaphore>) {
+    async fn make_one(self: Arc<Self>, wish: WarmWish, turns: Arc<Semaphore>) {
         let pool = self.pool();
-        let made = match self.current_build(&wish) {
+        // Never closed; without a turn it would only be less polite.
+        let turn = turns.acquire_owned().await.ok();
+        self.give_way_to_users().await;
+        let Some(template) = self.current_build(&wish) else {
             // Gone meanwhile: the next sweep forgets the kind.
-            None => None,
-            Some(template) => match self.make_member(&wish, &template, &starting).await {
-                Ok(member) => Some(member),
-                Err(error @ Error::NoCapacity { .. }) => {
-                    tracing::debug!(template = %wish.template, %error, "no room for the pool");
-                    None
-                }
-                Err(error) => {
-                    tracing::warn!(template = %wish.template, %error, "no sandbox for the pool");
-                    None
-                }
-            },
+            pool.shelves().not_begun(&wish, Instant::now());
+            return;
         };
-        let id = made.as_ref().map(|member| member.id.clone());
-        let kept = pool.shelves().made(&wish, made, Instant::now());
-        if let Some(id) = id.filter(|_| !kept) {
-            self.finish(&id, EndReason::Killed, "not needed any more")
+        let spec = spec_of(self.ready_id(), &wish, &template);
+        let member = Member {
+            id: spec.id.clone(),
+            build_id: template.build_id.clone(),
+        };
+        let starting = pool.shelves().start(&wish, member);
+        let made = self.make_member(&wish, &spec, &starting, turn).await;
+        match &made {
+            Ok(()) => {}
+            Err(error @ Error::NoCapacity { .. }) => {
+                tracing::debug!(template = %wish.template, %error, "no room for the pool");
+            }
+            Err(error) => {
+                tracing::warn!(template = %wish.template, %error, "no sandbox for the pool");
+            }
+        }
+        let is_ready = made.is_ok();
+        let became = pool
+            .shelves()
+            .made(&wish, &starting, is_ready, Instant::now());
+        if is_ready && became == Made::Unwanted {
+            self.finish(&spec.id, EndReason::Killed, "not needed any more")
                 .await;
         }
     }
 
+    /// On error nothing is left.
     async fn make_member(
         self: &Arc<Self>,
         wish: &WarmWish,
-        template: &Template,
-        starting: &Semaphore,
-    ) -> Result<Member> {
-        let (spec, set_aside) = {
-            // Never closed; without a permit it would only be less polite.
-            let _turn = starting.acquire().await.ok();
-            self.give_way_to_users().await;
-            let spec = spec_of(self.ready_id(), wish, template);
-            let set_aside = self.make(&spec).await?;
-            (spec, set_aside)
-        };
-        let id = spec.id.clone();
-        self.open_up(&spec).await?;
+        spec: &SandboxSpec,
+        starting: &Starting,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<()> {
+        let set_aside = self.make(spec).await?;
+        self.open_up_in_turn(spec, turn).await?;
         drop(set_aside);
-        let member = Member {
-            id: id.clone(),
-            build_id: template.build_id.clone(),
-        };
-        self.rehearse(&spec).await;
-        self.sample(&id).await;
-        if let Some(stats) = self.last_stats_of(&id) {
-            self.pool().shelves().measured(wish, stats.memory_bytes);
-            self.learn(&spec, &stats);
+        if !starting.is_claimed() {
+            self.rehearse(spec).await;
+            self.sample(&spec.id).await;
+            if let Some(stats) = self.last_stats_of(&spec.id) {
+                self.pool().shelves().measured(wish, stats.memory_bytes);
+                self.learn(spec, &stats);
+            }
         }
-        let folder = self.folder(&id);
-        let warm = Warm {
-            build_id: member.build_id.clone(),
-        };
-        if let Err(error) = blocking(move || folder.warm(&warm)).await {
-            self.finish(&id, EndReason::CreateFailed, &error.to_string())
-                .await;
-            return Err(error);
+        let folder = self.folder(&spec.id);
+        let build_id = starting.build_id().to_owned();
+        let written = blocking(move || folder.warm(&Warm { build_id })).await;
+        if let Err(error) = &written {
+            self.give_up_making(spec, error).await;
         }
-        Ok(member)
+        written
     }
 }
 

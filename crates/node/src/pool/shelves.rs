@@ -1,18 +1,28 @@
-//! Who waits, who is claimed, who is on the way. Memory only; no I/O.
+//! Who is ready, who is claimed, who is on the way. Memory only; no I/O.
 
 use std::{
     collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use soulbox_runtime::WarmWish;
-use soulbox_types::SandboxId;
+use soulbox_types::{SandboxId, SandboxState};
+use tokio::sync::watch;
 
 use super::{PoolConfig, PoolStats, demand::Demand};
 
 /// After a failure the next attempt waits, twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// Of all places, those that a kind may have for members of which nobody knows whether they get
+/// ready.
+const UNPROVEN_PART: usize = 4;
+const LEAST_UNPROVEN: usize = 2;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -21,10 +31,46 @@ pub(crate) struct Member {
     pub(crate) build_id: String,
 }
 
+/// A member that is being made. Whoever makes it holds it until it is ready or has failed.
+#[derive(Debug)]
+pub(super) struct Starting {
+    member: Member,
+    claimed: AtomicBool,
+    /// Turns true when it is; dropped before that when it fails.
+    ready: watch::Sender<bool>,
+}
+
+impl Starting {
+    pub(super) fn build_id(&self) -> &str {
+        &self.member.build_id
+    }
+
+    /// A create waits for it.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.claimed.load(Ordering::SeqCst)
+    }
+}
+
+/// What becomes of a member whose making is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It waits for a create.
+    Kept,
+    /// It is up to the create that has claimed it.
+    Claimed,
+    /// There is no place for it (any more), or it failed.
+    Unwanted,
+}
+
 #[derive(Debug, Default)]
 struct Shelf {
     ready: VecDeque<Member>,
+    /// On the way for nobody in particular, those among them that have not begun included.
     making: usize,
+    /// Those of them that have begun, the oldest first.
+    starting: VecDeque<Arc<Starting>>,
+    /// Whether the last one did: of a kind of which that is not known, few are made at a time.
+    gets_ready: bool,
     /// The memory that one used when it was ready.
     measured: Option<u64>,
     demand: Demand,
@@ -32,10 +78,19 @@ struct Shelf {
     not_before: Option<Instant>,
 }
 
+/// A member that is promised to one create.
 #[derive(Debug)]
-struct Claim {
-    wish: WarmWish,
+pub(super) struct Claim {
+    pub(super) wish: WarmWish,
+    /// Of one that was claimed before it was ready.
+    pub(super) ready: Option<watch::Receiver<bool>>,
     until: Instant,
+}
+
+impl Claim {
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.as_ref().is_none_or(|ready| *ready.borrow())
+    }
 }
 
 #[derive(Debug)]
@@ -88,35 +143,69 @@ impl Shelves {
         shelf.demand.note(now, idle_for);
     }
 
-    /// The longest waiting one that serves; those that do not any more are let go.
+    /// The longest waiting one that serves or, if there is none, the one whose making is furthest.
+    /// Those that are ready and do not serve any more are let go. `state_of`: of one that is
+    /// nobody's.
     pub(super) fn claim(
         &mut self,
         wish: &WarmWish,
         build_id: &str,
         now: Instant,
-        serves: impl Fn(&SandboxId) -> bool,
+        state_of: impl Fn(&SandboxId) -> Option<SandboxState>,
     ) -> Option<SandboxId> {
         let shelf = self.kinds.get_mut(wish)?;
         while let Some(member) = shelf.ready.pop_front() {
-            if member.build_id != build_id || !serves(&member.id) {
-                self.unwanted.push(member.id);
-                continue;
+            if member.build_id == build_id && state_of(&member.id) == Some(SandboxState::Running) {
+                return Some(self.promise(wish, member.id, None, now));
             }
-            self.hits += 1;
-            let claim = Claim {
-                wish: wish.clone(),
-                until: now + self.claim_for,
-            };
-            self.claimed.insert(member.id.clone(), claim);
-            return Some(member.id);
+            self.unwanted.push(member.id);
+        }
+        let is_here = |starting: &Arc<Starting>| {
+            let state = state_of(&starting.member.id);
+            starting.member.build_id == build_id
+                && matches!(state, Some(SandboxState::Creating | SandboxState::Running))
+        };
+        if let Some(place) = shelf.starting.iter().position(is_here)
+            && let Some(starting) = shelf.starting.remove(place)
+        {
+            shelf.making = shelf.making.saturating_sub(1);
+            starting.claimed.store(true, Ordering::SeqCst);
+            let (id, ready) = (starting.member.id.clone(), starting.ready.subscribe());
+            return Some(self.promise(wish, id, Some(ready), now));
         }
         self.misses += 1;
         None
     }
 
+    fn promise(
+        &mut self,
+        wish: &WarmWish,
+        id: SandboxId,
+        ready: Option<watch::Receiver<bool>>,
+        now: Instant,
+    ) -> SandboxId {
+        self.hits += 1;
+        let claim = Claim {
+            wish: wish.clone(),
+            ready,
+            until: now + self.claim_for,
+        };
+        self.claimed.insert(id.clone(), claim);
+        id
+    }
+
     /// The claim is used up: nobody else can use it.
-    pub(super) fn redeem(&mut self, id: &SandboxId) -> Option<WarmWish> {
-        self.claimed.remove(id).map(|claim| claim.wish)
+    pub(super) fn redeem(&mut self, id: &SandboxId) -> Option<Claim> {
+        self.claimed.remove(id)
+    }
+
+    /// The claim will not be used. Somebody may have written its id down, so nobody else gets it.
+    pub(super) fn release(&mut self, id: &SandboxId) -> bool {
+        let released = self.claimed.remove(id).is_some();
+        if released {
+            self.unwanted.push(id.clone());
+        }
+        released
     }
 
     pub(super) fn measured(&mut self, wish: &WarmWish, bytes: u64) {
@@ -145,29 +234,68 @@ impl Shelves {
         self.kinds.entry(wish.clone()).or_default().making += 1;
     }
 
-    /// `None`: it failed. `false`: there is no place for it (any more).
-    pub(super) fn made(&mut self, wish: &WarmWish, member: Option<Member>, now: Instant) -> bool {
-        let Some(shelf) = self.kinds.get_mut(wish) else {
-            return false;
-        };
-        shelf.making = shelf.making.saturating_sub(1);
-        match member {
-            Some(member) if !self.closed => {
-                shelf.ready.push_back(member);
-                true
-            }
-            Some(_) => false,
-            None => {
-                self.failed(wish, now);
-                false
-            }
+    /// One that is on the way will not be made.
+    pub(super) fn not_begun(&mut self, wish: &WarmWish, now: Instant) {
+        if let Some(shelf) = self.kinds.get_mut(wish) {
+            shelf.making = shelf.making.saturating_sub(1);
         }
+        self.failed(wish, now);
+    }
+
+    /// One that is on the way begins, and can be claimed from now on.
+    pub(super) fn start(&mut self, wish: &WarmWish, member: Member) -> Arc<Starting> {
+        let starting = Arc::new(Starting {
+            member,
+            claimed: AtomicBool::new(false),
+            ready: watch::Sender::new(false),
+        });
+        if let Some(shelf) = self.kinds.get_mut(wish) {
+            shelf.starting.push_back(Arc::clone(&starting));
+        }
+        starting
+    }
+
+    /// Its making is over.
+    pub(super) fn made(
+        &mut self,
+        wish: &WarmWish,
+        starting: &Arc<Starting>,
+        is_ready: bool,
+        now: Instant,
+    ) -> Made {
+        if !is_ready {
+            self.failed(wish, now);
+        } else if let Some(shelf) = self.kinds.get_mut(wish) {
+            shelf.gets_ready = true;
+        }
+        if starting.is_claimed() {
+            if is_ready {
+                starting.ready.send_replace(true);
+            }
+            return Made::Claimed;
+        }
+        let Some(shelf) = self.kinds.get_mut(wish) else {
+            return Made::Unwanted;
+        };
+        let is_it = |other: &Arc<Starting>| Arc::ptr_eq(other, starting);
+        let Some(place) = shelf.starting.iter().position(is_it) else {
+            // Of a kind that was given up and came back.
+            return Made::Unwanted;
+        };
+        shelf.starting.remove(place);
+        shelf.making = shelf.making.saturating_sub(1);
+        if self.closed || !is_ready {
+            return Made::Unwanted;
+        }
+        shelf.ready.push_back(starting.member.clone());
+        Made::Kept
     }
 
     pub(super) fn failed(&mut self, wish: &WarmWish, now: Instant) {
         if let Some(shelf) = self.kinds.get_mut(wish) {
             let pause = FIRST_PAUSE * 2_u32.saturating_pow(shelf.failures.min(16));
             shelf.failures += 1;
+            shelf.gets_ready = false;
             shelf.not_before = now.checked_add(pause.min(LONGEST_PAUSE));
         }
     }
@@ -252,8 +380,13 @@ impl Shelves {
             return None;
         }
         let full = self.ready() + self.making() >= config.max_total;
+        let unproven = (config.max_total / UNPROVEN_PART).max(LEAST_UNPROVEN);
         let lacks = self.kinds.iter_mut().filter_map(|(wish, shelf)| {
             if shelf.not_before.is_some_and(|time| now < time) {
+                return None;
+            }
+            // One that never gets ready must not take the places of others.
+            if !shelf.gets_ready && shelf.making >= unproven {
                 return None;
             }
             let target = shelf.demand.target(now, config.max_per_template);

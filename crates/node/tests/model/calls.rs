@@ -191,6 +191,10 @@ impl Model {
                 known.create = Create::Refused;
                 known.may_be = [Told::Gone].into();
             }
+            // Its time may have been over after it was asked for, and before that was done.
+            (Call::Resume(_, Kept::Filesystem), Err(_)) if known.may_be(Told::Memory) => {
+                known.may_be.insert(Told::Files);
+            }
             // Before its create has begun there is nothing to kill.
             (Call::Kill, Ok(())) if known.create == Create::Acknowledged => {
                 known.may_be = [Told::Gone].into();

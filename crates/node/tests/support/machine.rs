@@ -42,6 +42,8 @@ pub(crate) struct Machine {
     /// When set, creates wait for it.
     pub(crate) gate: Mutex<Option<Arc<Notify>>>,
     pub(crate) fail_creates: Mutex<bool>,
+    /// Those for the pool only.
+    pub(crate) fail_warm: Mutex<bool>,
     /// It was started anew: nothing that ran before does.
     pub(crate) rebooted: Mutex<bool>,
     pub(crate) fail_destroys: Mutex<bool>,
@@ -76,6 +78,8 @@ pub(crate) enum Fails {
     Before,
     /// With everything done but the last.
     After,
+    /// Its processes were told to end, and take longer than anybody waits.
+    Slowly,
 }
 
 fn no_space() -> Error {
@@ -121,7 +125,8 @@ impl Runtime for MemoryRuntime {
         if let Some(gate) = gate {
             gate.notified().await;
         }
-        if *self.0.fail_creates.lock() {
+        let is_warm = spec.purpose == Purpose::Warm;
+        if *self.0.fail_creates.lock() || (is_warm && *self.0.fail_warm.lock()) {
             return Err(Error::Start {
                 step: "test".into(),
                 message: "asked to fail".into(),
@@ -193,8 +198,15 @@ impl Runtime for MemoryRuntime {
 
     async fn stop(&self, id: &SandboxId) -> Result<()> {
         let fails = *self.0.fail_stops.lock();
-        if fails == Some(Fails::Before) {
-            return Err(no_space());
+        match fails {
+            Some(Fails::Before) => return Err(no_space()),
+            Some(Fails::Slowly) => {
+                return Err(Error::Timeout {
+                    what: "the end of its processes",
+                    limit: Duration::from_secs(1),
+                });
+            }
+            Some(Fails::After) | None => {}
         }
         let tree = self.0.alive.lock().remove(id);
         if let Some(tree) = tree {

@@ -13,11 +13,11 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_runtime::{
     DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats,
+    Snapshot, Stats, Visited,
 };
 use soulbox_types::{
     EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
-    TemplateId, Tier, UnixMillis,
+    TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
 
@@ -107,9 +107,9 @@ impl Node for FakeNode {
     fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
         self.list().into_iter().find(|status| status.spec.id == *id)
     }
-    fn list(&self) -> Vec<SandboxStatus> {
+    fn visit(&self, _tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         if !self.alive.load(Ordering::SeqCst) {
-            return Vec::new();
+            return;
         }
         let spec = SandboxSpec {
             id: ID.parse().unwrap(),
@@ -131,11 +131,11 @@ impl Node for FakeNode {
             created_at: UnixMillis(0),
             deadline: UnixMillis(u64::MAX),
         };
-        vec![SandboxStatus {
-            spec: spec.into(),
-            state: SandboxState::Running,
-            tier: Tier::Jail,
-        }]
+        each(Visited::new(
+            &spec.into(),
+            SandboxState::Running,
+            Tier::Jail,
+        ));
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
         let closed = || Error::PortClosed {

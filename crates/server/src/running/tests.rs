@@ -18,6 +18,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 mod crowd;
+mod orphans;
 mod reuse;
 
 use super::{
@@ -76,7 +77,15 @@ fn world_with(places: Places) -> World {
         waker: None,
         node: Arc::clone(&node) as Arc<dyn Node>,
         api,
-        slots: Some(Arc::new(|| crate::metrics::Slots { ready: 3, used: 1 })),
+        slots: Some(Arc::new(|| crate::metrics::Slots {
+            ready: 3,
+            used: 1,
+            names: soulbox_net::NameStats {
+                asked: 7,
+                slowed: 2,
+                dropped: 1,
+            },
+        })),
         busy: Some(Arc::new(crate::metrics::Busy::default)),
         places,
         stop: Box::new(|| {}),

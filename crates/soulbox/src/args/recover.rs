@@ -8,7 +8,8 @@ use super::ServerArgs;
 ///
 /// One whose state could not be read is kept aside with its files (`soulbox ls --broken`). It comes
 /// back paused, from its files; `soulbox resume` starts it. When what it was made of is not known
-/// any more, its disk can be exported: an ext4 image, written by code that nobody has to trust.
+/// any more, its disk can be exported: an ext4 image, written by code that nobody has to trust, with
+/// what it wrote itself. What a fork began with is in the snapshot that it was made from.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -15,6 +15,7 @@ use crate::{
     args::RecoverArgs,
     context::{Server, unique},
     output,
+    report::advice,
 };
 
 pub(super) async fn run(args: &RecoverArgs) -> Result<u8> {
@@ -22,11 +23,21 @@ pub(super) async fn run(args: &RecoverArgs) -> Result<u8> {
     let broken = server.client.broken().await;
     let broken = broken.map_err(|error| server.explain(error))?;
     let ids: Vec<String> = broken.into_iter().map(|each| each.id).collect();
+    if !ids.iter().any(|id| id.starts_with(&args.sandbox)) {
+        let message = format!("no broken sandbox's id begins with {}", args.sandbox);
+        let hint = "`soulbox ls --broken` shows the broken ones, `soulbox ls` those that are well";
+        return Err(advice(message, hint));
+    }
     let id = unique(&args.sandbox, &ids)?;
     if args.discard {
         server.client.discard(id).await?;
     } else if let Some(file) = &args.export {
         export(&server, id, file).await?;
+        eprintln!(
+            "what it wrote itself is in {}; what a fork or a sandbox from a snapshot began with is \
+             in that snapshot",
+            file.display()
+        );
     } else {
         server.client.recover(id).await?;
     }

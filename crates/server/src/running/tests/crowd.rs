@@ -9,7 +9,7 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\
 const UPGRADED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
 
-fn full_house(most: usize) -> World {
+pub(super) fn full_house(most: usize) -> World {
     world_with(places(most))
 }
 
@@ -52,7 +52,7 @@ async fn is_closed(client: &mut TcpStream) {
     assert_eq!(within(client.read(&mut [0])).await.unwrap_or(0), 0);
 }
 
-async fn page(world: &World) -> String {
+pub(super) async fn page(world: &World) -> String {
     let admin = TcpStream::connect(world.addresses.admin.unwrap());
     raw(admin.await.unwrap(), "localhost", "/metrics").await
 }
@@ -200,7 +200,7 @@ async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
 }
 
 /// A server inside that never stops sending, and clients who ask for it and read nothing.
-async fn deaf(world: &World, upgrade: &str) -> TcpStream {
+pub(super) async fn deaf(world: &World, upgrade: &str) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let inside = listener.local_addr().unwrap();
     world.node.ports.lock().insert(8080, inside);
@@ -236,7 +236,7 @@ async fn clients_who_ask_and_never_read_do_not_keep_others_out() {
 }
 
 /// Over HTTP/2, by a client that takes no byte of any body.
-async fn connect_without_window(
+pub(super) async fn connect_without_window(
     world: &World,
 ) -> (SendRequest<Empty<Bytes>>, JoinHandle<hyper::Result<()>>) {
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())

@@ -136,6 +136,21 @@ async fn a_body_without_end_does_not_hold_a_refused_connection_forever() {
     }
 }
 
+/// The clock stands still: only what it costs ends it.
+#[tokio::test(start_paused = true)]
+async fn a_refused_body_in_tiny_pieces_is_given_up_for_their_number() {
+    let world = world();
+    let first = "Transfer-Encoding: chunked\r\n\r\n";
+    let mut client = send(&world, "8080-inobody.sbx.localhost", "/", first).await;
+    answer(&mut client).await;
+    let pieces = "1\r\nx\r\n".repeat(10_000);
+    let mut sent: u64 = 0;
+    while client.write_all(pieces.as_bytes()).await.is_ok() {
+        sent += pieces.len() as u64;
+        assert!(sent < 32 << 20, "it reads on and on");
+    }
+}
+
 #[tokio::test]
 async fn over_http2_a_refused_upload_costs_its_stream_only() {
     let world = world();

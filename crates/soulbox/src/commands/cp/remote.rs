@@ -87,7 +87,7 @@ pub(super) async fn take(envd: &Envd, path: &str, origin: &Origin, flow: Flow) -
 async fn write(envd: &Envd, target: &str, origin: &Origin, flow: Flow) -> Result<()> {
     let (chunks, outcome) = flow.split();
     let uploaded = envd
-        .upload(target, chunks)
+        .upload(target, None, chunks)
         .await
         .with_context(|| target.to_owned());
     outcome.settle(uploaded).await?;
