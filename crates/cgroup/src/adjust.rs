@@ -13,7 +13,9 @@ impl Cgroup {
     pub fn set_limits(&self, limits: &CgroupLimits) -> Result<()> {
         // First what may fail for good reasons.
         let (memory, rest): (Vec<_>, Vec<_>) =
-            self.hierarchies().partition(|h| h.has(Controller::Memory));
+            self.hierarchies()
+                .filter(|h| h.is_used())
+                .partition(|h| h.has(Controller::Memory));
         for hierarchy in &memory {
             self.make_room(hierarchy, limits.memory_bytes)?;
         }

@@ -38,6 +38,7 @@ impl Cgroup {
     /// Files to write a pid (or `0` for oneself) to, in order to join: one per hierarchy.
     pub fn procs_files(&self) -> Vec<PathBuf> {
         self.hierarchies()
+            .filter(|h| h.is_used())
             .map(|h| self.directory(h).join("cgroup.procs"))
             .collect()
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    Controller, Error, Result, Version,
+    Controller, Result, Version,
     discover::Hierarchy,
     file::{write, write_if_present},
 };
@@ -24,9 +24,6 @@ pub struct CgroupLimits {
     pub swap_bytes: u64,
     /// Processes and threads.
     pub pids: u32,
-    /// Share of the disk's time, 1 to 10,000 with 100 as the default. Without effect where the
-    /// disk's scheduler knows no weights.
-    pub io_weight: Option<u16>,
 }
 
 const PERIOD_MICROS: u64 = 100_000;
@@ -54,8 +51,7 @@ impl CgroupLimits {
                 (Version::V1, Controller::Memory) => self.memory_v1(dir)?,
                 (Version::V2, Controller::Memory) => self.memory_v2(dir)?,
                 (_, Controller::Pids) => write(&dir.join("pids.max"), &self.pids.to_string())?,
-                (version, Controller::Io) => self.io(version, dir)?,
-                (_, Controller::Freezer | Controller::Cpuacct) => {}
+                (_, Controller::Io | Controller::Freezer | Controller::Cpuacct) => {}
             }
         }
         Ok(())
@@ -106,32 +102,6 @@ impl CgroupLimits {
         write_if_present(&dir.join("memory.swap.max"), &self.swap_bytes.to_string())?;
         // One process dies of the bomb that it holds, not all of them.
         write_if_present(&dir.join("memory.oom.group"), "0")?;
-        Ok(())
-    }
-
-    /// A weight is a wish: a scheduler without weights has no file, or says "not supported".
-    fn io(&self, version: Version, dir: &Path) -> Result<()> {
-        let Some(weight) = self.io_weight else {
-            return Ok(());
-        };
-        let weight = weight.clamp(1, 10_000);
-        // v1 and bfq count to 1,000, and v1 from 10; the default is 100 everywhere.
-        let small = weight.clamp(10, 1_000).to_string();
-        let attempts: [(&str, &str); 2] = match version {
-            Version::V1 => [("blkio.bfq.weight", &small), ("blkio.weight", &small)],
-            Version::V2 => [
-                ("io.weight", &weight.to_string()),
-                ("io.bfq.weight", &small),
-            ],
-        };
-        for (name, text) in attempts {
-            match write_if_present(&dir.join(name), text) {
-                Ok(_) => {}
-                Err(Error::Io { source, .. })
-                    if source.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
-                Err(error) => return Err(error),
-            }
-        }
         Ok(())
     }
 }

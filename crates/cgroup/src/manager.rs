@@ -37,6 +37,11 @@ impl Shared {
     pub(crate) fn parent_of(&self, hierarchy: &Hierarchy) -> PathBuf {
         hierarchy.mount.join(&self.parent)
     }
+
+    /// Those in which groups are made.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &Hierarchy> {
+        self.hierarchies.iter().filter(|h| h.is_used())
+    }
 }
 
 impl Manager {
@@ -50,6 +55,7 @@ impl Manager {
         check_name(parent)?;
         let mut controllers: Vec<_> = hierarchies
             .iter()
+            .filter(|h| h.is_used())
             .flat_map(|h| h.controllers.iter().copied())
             .collect();
         controllers.sort_unstable();
@@ -66,7 +72,7 @@ impl Manager {
             controllers,
             fence: Mutex::new(None),
         };
-        for hierarchy in &shared.hierarchies {
+        for hierarchy in shared.used() {
             make_parent(hierarchy, &shared.parent_of(hierarchy))?;
         }
         Ok(Self {
@@ -104,7 +110,7 @@ impl Manager {
     pub fn create(&self, name: &str, limits: &CgroupLimits) -> Result<Cgroup> {
         check_name(name)?;
         let group = self.existing(name);
-        for hierarchy in &self.shared.hierarchies {
+        for hierarchy in self.shared.used() {
             let dir = group.directory(hierarchy);
             make_directory(&dir)?;
             match limits.apply(hierarchy, &dir) {

@@ -18,7 +18,6 @@ const LIMITS: CgroupLimits = CgroupLimits {
     memory_bytes: 64 << 20,
     swap_bytes: 0,
     pids: 32,
-    io_weight: Some(50),
 };
 
 /// A parent of its own per test, gone afterwards whatever happened.

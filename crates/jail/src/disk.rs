@@ -44,14 +44,7 @@ impl Disks {
     /// A fresh disk of `mib` MiB at `target`. Blocking.
     pub(crate) fn create(&self, mib: u32, target: &Path) -> Result<()> {
         let blank = self.blank(mib)?;
-        share_blocks(&blank, target)
-            .and_then(|shared| {
-                if shared {
-                    Ok(())
-                } else {
-                    copy_sparse(&blank, target)
-                }
-            })
+        copy(&blank, target)
             .map_err(|e| Error::io(format!("could not make the disk {}", target.display()), e))
     }
 
@@ -139,11 +132,25 @@ fn dig_holes(from: &Path, to: &Path) -> io::Result<()> {
     target.sync_all()
 }
 
+/// A copy of `from` at `to`, which shares its blocks where the file system can.
+///
+/// The new file is opened once: ext4 writes one that is emptied by a second opening to the disk in
+/// the moment it is closed, and whoever creates a sandbox would wait for that.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (std::fs::File::open(from)?, new_image(to)?);
+    if !share(&source, &target)? {
+        copy_data(&source, &target)?;
+    }
+    Ok(())
+}
+
 /// Makes `to` a copy that shares its blocks with `from`; `false` where the file system cannot.
 pub(crate) fn share_blocks(from: &Path, to: &Path) -> io::Result<bool> {
-    let source = std::fs::File::open(from)?;
-    let target = new_image(to)?;
-    match rustix::fs::ioctl_ficlone(&target, &source) {
+    share(&std::fs::File::open(from)?, &new_image(to)?)
+}
+
+fn share(source: &std::fs::File, target: &std::fs::File) -> io::Result<bool> {
+    match rustix::fs::ioctl_ficlone(target, source) {
         Ok(()) => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY) => Ok(false),
         Err(error) => Err(error.into()),
@@ -152,11 +159,13 @@ pub(crate) fn share_blocks(from: &Path, to: &Path) -> io::Result<bool> {
 
 /// Copies only data; holes stay holes.
 pub(crate) fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
-    let source = std::fs::File::open(from)?;
-    let target = new_image(to)?;
+    copy_data(&std::fs::File::open(from)?, &new_image(to)?)
+}
+
+fn copy_data(source: &std::fs::File, target: &std::fs::File) -> io::Result<()> {
     target.set_len(source.metadata()?.len())?;
-    for (start, end) in data_ranges(&source)? {
-        copy_range(&source, &target, start, end)?;
+    for (start, end) in data_ranges(source)? {
+        copy_range(source, target, start, end)?;
     }
     Ok(())
 }

@@ -261,7 +261,6 @@ pub(crate) fn cgroup_limits(limits: &Limits) -> CgroupLimits {
         memory_bytes: limits.memory_bytes(),
         swap_bytes: 0,
         pids: limits.pids,
-        io_weight: None,
     }
 }
 

@@ -10,7 +10,6 @@ const LIMITS: CgroupLimits = CgroupLimits {
     memory_bytes: 512 << 20,
     swap_bytes: 0,
     pids: 64,
-    io_weight: Some(50),
 };
 
 /// One that yields, as a sandbox that nobody uses yet.
@@ -43,7 +42,6 @@ impl Fake {
             "memory.swap.max",
             "memory.oom.group",
             "pids.max",
-            "io.weight",
             "cgroup.freeze",
         ];
         for file in files {
@@ -121,7 +119,6 @@ fn limits_are_written_in_the_words_of_v2() {
     assert_eq!(fake.get("soulbox-t/one/memory.swap.max"), "0");
     assert_eq!(fake.get("soulbox-t/one/memory.oom.group"), "0");
     assert_eq!(fake.get("soulbox-t/one/pids.max"), "64");
-    assert_eq!(fake.get("soulbox-t/one/io.weight"), "50");
     let dir = fake.dir.path().join("soulbox-t/one");
     assert_eq!(group.v2_directory(), Some(dir.clone()));
     assert_eq!(group.view(), [(dir.clone(), PathBuf::new())]);
@@ -285,4 +282,25 @@ fn a_machine_without_a_needed_controller_is_refused_by_name() {
     };
     let error = Manager::with_hierarchies("soulbox-t", vec![hierarchy]).unwrap_err();
     assert!(error.to_string().contains("for memory, pids;"), "{error}");
+}
+
+#[test]
+fn no_group_is_made_in_blkio_of_v1_and_those_of_earlier_versions_are_removed() {
+    let fake = Fake::v1();
+    let blkio = tempfile::tempdir().unwrap();
+    fs_err::create_dir_all(blkio.path().join("soulbox-t/old")).unwrap();
+    let mut hierarchies = fake.manager().hierarchies().to_vec();
+    hierarchies.push(Hierarchy {
+        version: Version::V1,
+        mount: blkio.path().to_owned(),
+        controllers: vec![Controller::Io],
+    });
+    hierarchies[0].controllers.retain(|c| *c != Controller::Io);
+    let manager = Manager::with_hierarchies("soulbox-t", hierarchies).unwrap();
+    let group = manager.create("one", &LIMITS).unwrap();
+    assert_eq!(group.procs_files().len(), 1);
+    assert!(!blkio.path().join("soulbox-t/one").exists());
+    assert_eq!(manager.names().unwrap(), ["old", "one"]);
+    manager.existing("old").remove(Duration::ZERO).unwrap();
+    assert!(!blkio.path().join("soulbox-t/old").exists());
 }

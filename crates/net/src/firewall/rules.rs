@@ -38,6 +38,9 @@ const FLOWS: u32 = 4096;
 /// the forwarder passes on. All sandboxes share its sockets: more would only push out the others'.
 const QUESTIONS: u32 = 2000;
 const QUESTIONS_AT_ONCE: u32 = 4000;
+/// After the last one. By then all of them may come at once again, so nothing is lost, and the
+/// kernel has no other end for what it remembers of an address.
+const QUESTIONS_FORGOTTEN: &str = "5s";
 
 /// Protocols whose first four bytes are two ports.
 const WITH_PORTS: &str = "tcp, udp, udplite, sctp, dccp";
@@ -113,7 +116,8 @@ table inet {table} {{
     set asking {{
         type ipv4_addr
         size 65535
-        flags dynamic
+        flags dynamic, timeout
+        timeout {QUESTIONS_FORGOTTEN}
     }}
     chain refuse {{
         counter
@@ -143,7 +147,7 @@ table inet {table} {{
         goto refuse
     }}
     chain asked {{
-        add @asking {{ ip saddr limit rate over {QUESTIONS}/second burst {QUESTIONS_AT_ONCE} packets }} counter drop
+        update @asking {{ ip saddr limit rate over {QUESTIONS}/second burst {QUESTIONS_AT_ONCE} packets }} counter drop
     }}
     chain from_host {{
         type filter hook output priority filter - 10; policy accept;

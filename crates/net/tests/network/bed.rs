@@ -68,6 +68,15 @@ impl Bed {
         .await;
     }
 
+    /// How many elements a set of the table has.
+    pub(crate) fn elements(&self, set: &str) -> usize {
+        let table = format!("soulbox_{}", self.tag);
+        let text = run("nft", &["-j", "list", "set", "inet", &table, set]).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let listed = &told["nftables"][1]["set"]["elem"];
+        listed.as_array().map_or(0, Vec::len)
+    }
+
     pub(crate) fn table_exists(&self) -> bool {
         let table = format!("soulbox_{}", self.tag);
         let list = Command::new("nft")

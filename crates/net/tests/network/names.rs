@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use soulbox_net::{NetConfig, Network, connect_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::bed::{Bed, SOON, inside, run, skipped};
+use crate::bed::{Bed, SOON, eventually, inside, run, skipped};
 
 /// A question for `x.test`, type A.
 const QUESTION: &[u8] =
@@ -311,6 +311,7 @@ async fn a_sandbox_that_floods_with_questions_is_slowed_and_its_neighbour_is_ans
     let after = network.names();
     server.abort();
     drop((hog, neighbour));
+    eventually("the kernel forgets who asked", || bed.elements("asking") == 0).await;
     network.close().await;
 
     for answer in answered {

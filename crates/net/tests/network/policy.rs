@@ -21,7 +21,6 @@ fn policy(internet: bool, allow: Vec<EgressRule>, deny: Vec<EgressRule>) -> Egre
 
 /// How many elements each of the table's sets for rules has.
 fn elements(bed: &Bed) -> BTreeMap<&'static str, usize> {
-    let table = format!("soulbox_{}", bed.tag);
     let sets = [
         "ruled",
         "named",
@@ -30,13 +29,7 @@ fn elements(bed: &Bed) -> BTreeMap<&'static str, usize> {
         "deny_hosts",
         "deny_ports",
     ];
-    let count = |set| {
-        let text = run("nft", &["-j", "list", "set", "inet", &table, set]).unwrap();
-        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let listed = &told["nftables"][1]["set"]["elem"];
-        (set, listed.as_array().map_or(0, Vec::len))
-    };
-    sets.into_iter().map(count).collect()
+    sets.map(|set| (set, bed.elements(set))).into()
 }
 
 fn nothing(bed: &Bed) -> bool {
