@@ -22,6 +22,8 @@
 //! All namespaces but the user one belong to the host, so root inside has no power over them.
 //! Nothing here needs undoing on failure: every mount lives in a namespace that dies with us.
 //!
+//! It is not executed for each sandbox: one waits for the server's word and forks ([`fork_server`]).
+//!
 //! With the argument `export` it copies what a sandbox added to its template out of its disk
 //! instead ([`export`]); that too needs mounts that nobody else sees.
 
@@ -30,6 +32,7 @@ mod drop;
 mod error;
 mod export;
 mod first_process;
+mod fork_server;
 mod inside;
 mod limits;
 mod mounts;
@@ -48,16 +51,27 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
-use soulbox_types::guest::{BerthSpec, EXPORT, InitSpec, InitStatus};
+use soulbox_types::guest::{BerthSpec, EXPORT, FORK_SERVER, InitSpec, InitStatus};
 
-use crate::error::{Context, Failure};
+use crate::{
+    error::{Context, Failure},
+    fork_server::Role,
+};
 
 /// A spec is some kilobytes; env vars are bounded by the control plane.
 const MAX_SPEC_BYTES: u64 = 4 << 20;
 
 fn main() -> ExitCode {
-    let exporting = std::env::args().nth(1).is_some_and(|mode| mode == EXPORT);
-    match if exporting { export::run() } else { run() } {
+    let mode = std::env::args().nth(1).unwrap_or_default();
+    let result = match mode.as_str() {
+        EXPORT => export::run(),
+        FORK_SERVER => fork_server::serve().and_then(|role| match role {
+            Role::Copy => run(),
+            Role::Done => Ok(()),
+        }),
+        _ => run(),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             report(&failure.status());

@@ -178,7 +178,7 @@ impl Pages {
     /// Nobody is served faster by a berth whose init was killed, and its group would stay until
     /// somebody comes.
     fn drop_dead(&mut self) {
-        for mut berth in std::mem::take(&mut self.ready) {
+        for berth in std::mem::take(&mut self.ready) {
             if berth.init.is_alive() {
                 self.ready.push_back(berth);
             } else {

@@ -29,6 +29,7 @@ use crate::{
     disk::{self, Disks},
     egress::egress,
     export,
+    fork_server::ForkServer,
     ids::HostIds,
     instance::Instance,
     moor::keep_ready,
@@ -66,6 +67,7 @@ pub struct Jail {
     pub(crate) staging: PathBuf,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
     pub(crate) berths: Arc<Berths>,
+    pub(crate) inits: Arc<ForkServer>,
 }
 
 impl Jail {
@@ -94,6 +96,7 @@ impl Jail {
             config.pool.min(most),
             cgroup_limits(&Limits::default()),
         ));
+        let inits = Arc::new(ForkServer::new(config.programs.init.clone()));
         let jail = Arc::new(Self {
             config,
             instance,
@@ -107,6 +110,7 @@ impl Jail {
             staging: files.staging,
             sandboxes: Mutex::default(),
             berths,
+            inits,
         });
         tokio::spawn(keep_ready(Arc::downgrade(&jail)));
         Ok(jail)
@@ -139,6 +143,13 @@ impl Jail {
         for berth in self.berths.close() {
             self.scrap(berth).await;
         }
+        let inits = Arc::clone(&self.inits);
+        // It always succeeds: a task that fails is a panic, which was told.
+        let _stopped = blocking(move || {
+            inits.stop();
+            Ok(())
+        })
+        .await;
         if self.sandboxes.lock().is_empty() {
             vacate(&self.config, &self.network, &self.cgroups).await;
         }

@@ -1,14 +1,20 @@
 //! Starting `soulbox-init` and hearing from it.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
+use rustix::{
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, WaitOptions, waitpid},
+};
 use soulbox_runtime::{Error, Result};
 use soulbox_types::guest::{BerthSpec, InitSpec, InitStatus};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    net::unix::pipe::{Receiver, Sender},
     time::timeout,
 };
+
+use crate::{blocking::blocking, fork_server::ForkServer, process::FirstProcess};
 
 /// From the start of init to envd's first breath. Tens of milliseconds are usual; a machine under
 /// memory pressure may need seconds.
@@ -19,9 +25,25 @@ const MAX_STATUS_BYTES: u64 = 64 << 10;
 /// A `soulbox-init` that has everything but a sandbox to become. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    init: Child,
-    spec: ChildStdin,
-    status: BufReader<Take<ChildStdout>>,
+    init: Init,
+    spec: Sender,
+    status: Status,
+}
+
+type Status = BufReader<Take<Receiver>>;
+
+/// It is killed when this is dropped.
+#[derive(Debug)]
+struct Init(FirstProcess);
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        if !self.0.has_exited()
+            && let Err(error) = self.0.kill()
+        {
+            tracing::warn!(%error, "a soulbox-init could not be killed");
+        }
+    }
 }
 
 /// A sandbox whose first process exists; envd may not be ready yet.
@@ -30,39 +52,51 @@ pub(crate) struct Launched {
     pub(crate) pid: i32,
     /// The kernel's name of the device that its disk is on.
     pub(crate) disk: String,
-    init: Child,
-    status: BufReader<Take<ChildStdout>>,
+    init: Init,
+    status: Status,
 }
 
 /// Returns when init waits in its berth.
-pub(crate) async fn park(init: &Path, berth: &BerthSpec) -> Result<Parked> {
-    timeout(START_LIMIT, park_unbounded(init, berth))
+pub(crate) async fn park(inits: &Arc<ForkServer>, berth: &BerthSpec) -> Result<Parked> {
+    timeout(START_LIMIT, park_unbounded(inits, berth))
         .await
         .map_err(|_| too_long())?
 }
 
-async fn park_unbounded(init: &Path, berth: &BerthSpec) -> Result<Parked> {
-    let mut text = serde_json::to_vec(berth).map_err(|e| failed(std::io::Error::other(e)))?;
+/// A new init, what it reads and what it writes.
+async fn start(inits: &Arc<ForkServer>) -> Result<(Init, Sender, Receiver)> {
+    let inits = Arc::clone(inits);
+    // Not given up half-way: whoever is forked is watched by us, and so killed and reaped.
+    blocking(move || {
+        let started = || -> io::Result<_> {
+            let (their_input, input) = pipe_with(PipeFlags::CLOEXEC)?;
+            let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
+            let input = Sender::from_owned_fd(input)?;
+            let output = Receiver::from_owned_fd(output)?;
+            let pid = inits.fork(&their_input, &their_output)?;
+            let found = FirstProcess::find(pid, None);
+            let Ok(Some(process)) = found else {
+                if let Some(pid) = Pid::from_raw(pid) {
+                    // Ours, and dead or about to be: its input is closed when we return.
+                    drop((input, output));
+                    waitpid(Some(pid), WaitOptions::empty())?;
+                }
+                return Err(found.err().unwrap_or_else(|| io::Error::other("it died")));
+            };
+            Ok((Init(process), input, output))
+        };
+        started().map_err(failed)
+    })
+    .await
+}
+
+async fn park_unbounded(inits: &Arc<ForkServer>, berth: &BerthSpec) -> Result<Parked> {
+    let mut text = serde_json::to_vec(berth).map_err(|e| failed(io::Error::other(e)))?;
     text.push(b'\n');
-    // No pre_exec here: the standard library then uses posix_spawn, which does not copy the
-    // server's page tables.
-    let mut init = Command::new(init)
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        // What it has to say comes as status; this is for its panics.
-        .stderr(Stdio::inherit())
-        // Ctrl-C at the server's terminal is for the server.
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(failed)?;
-    let no_pipe = || failed(std::io::Error::other("no pipe"));
-    let mut spec = init.stdin.take().ok_or_else(no_pipe)?;
-    let stdout = init.stdout.take().ok_or_else(no_pipe)?;
+    let (init, mut spec, output) = start(inits).await?;
     // When init fails early it does not read on; its status says why.
     let _closed_early = spec.write_all(&text).await;
-    let mut status = BufReader::new(stdout.take(MAX_STATUS_BYTES));
+    let mut status = BufReader::new(output.take(MAX_STATUS_BYTES));
     let line = next_line(&mut status).await?;
     match parse(&line)? {
         InitStatus::Waiting => Ok(Parked { init, spec, status }),
@@ -72,15 +106,15 @@ async fn park_unbounded(init: &Path, berth: &BerthSpec) -> Result<Parked> {
 }
 
 impl Parked {
-    pub(crate) fn is_alive(&mut self) -> bool {
-        matches!(self.init.try_wait(), Ok(None))
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.init.0.has_exited()
     }
 
     /// Ends it, and returns when it is gone.
     pub(crate) async fn leave(self) {
-        let Self { mut init, spec, .. } = self;
+        let Self { init, spec, .. } = self;
         drop(spec);
-        if timeout(START_LIMIT, init.wait()).await.is_err() {
+        if timeout(START_LIMIT, init.0.exited()).await.is_err() {
             tracing::warn!("a waiting soulbox-init does not end; it is killed");
         }
     }
@@ -98,7 +132,7 @@ impl Parked {
             spec: mut stdin,
             mut status,
         } = self;
-        let text = serde_json::to_vec(spec).map_err(|e| failed(std::io::Error::other(e)))?;
+        let text = serde_json::to_vec(spec).map_err(|e| failed(io::Error::other(e)))?;
         let _closed_early = stdin.write_all(&text).await;
         drop(stdin);
         let line = next_line(&mut status).await?;
@@ -118,7 +152,7 @@ impl Parked {
     }
 }
 
-fn failed(source: std::io::Error) -> Error {
+fn failed(source: io::Error) -> Error {
     Error::io("could not start soulbox-init", source)
 }
 
@@ -134,16 +168,14 @@ impl Launched {
                 _ => Err(unexpected(&line)),
             };
         }
-        let exited = timeout(START_LIMIT, self.init.wait())
+        timeout(START_LIMIT, self.init.0.exited())
             .await
-            .map_err(|_| too_long())?;
-        exited
             .map(drop)
-            .map_err(|e| Error::io("could not wait for soulbox-init", e))
+            .map_err(|_| too_long())
     }
 }
 
-async fn next_line(status: &mut BufReader<Take<ChildStdout>>) -> Result<String> {
+async fn next_line(status: &mut Status) -> Result<String> {
     let mut line = String::new();
     status
         .read_line(&mut line)

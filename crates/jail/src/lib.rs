@@ -24,6 +24,7 @@ mod config;
 mod disk;
 mod egress;
 mod export;
+mod fork_server;
 mod ids;
 mod instance;
 mod jail;

@@ -115,7 +115,7 @@ impl Jail {
             id_base: first_id,
             cgroup_joins: cgroup.procs_files(),
         };
-        park(&self.config.programs.init, &spec).await
+        park(&self.inits, &spec).await
     }
 
     /// Removes a berth that nobody will use.

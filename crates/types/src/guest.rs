@@ -89,6 +89,10 @@ pub struct InitSpec {
     pub envd_config: EnvdConfig,
 }
 
+/// The argument with which `soulbox-init` starts others like itself when it is asked to, on the
+/// socket that is its standard input.
+pub const FORK_SERVER: &str = "fork-server";
+
 /// The argument with which `soulbox-init` copies layers out of a disk instead of making a jail.
 pub const EXPORT: &str = "export";
 

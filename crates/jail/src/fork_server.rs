@@ -1,0 +1,199 @@
+//! Our end of `soulbox-init`'s fork server (`crates/init/src/fork_server.rs`), which starts inits
+//! without executing a program for each.
+//!
+//! It is started when the first init is wanted, and again when it was killed. It ends with us: its
+//! socket closes.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    sockopt::{Timeout, set_socket_timeout},
+};
+use soulbox_types::guest::FORK_SERVER;
+
+/// A fork takes a part of a millisecond; a machine under memory pressure may need seconds.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct ForkServer {
+    init: PathBuf,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    socket: OwnedFd,
+    process: Child,
+}
+
+impl ForkServer {
+    pub(crate) fn new(init: PathBuf) -> Self {
+        Self {
+            init,
+            running: Mutex::new(None),
+        }
+    }
+
+    /// The pid of a new init with these as standard input and output, a child of this process.
+    /// Blocking.
+    pub(crate) fn fork(&self, input: &OwnedFd, output: &OwnedFd) -> io::Result<i32> {
+        let mut running = self.running.lock();
+        if let Some(server) = running.as_ref() {
+            match server.ask(input.as_fd(), output.as_fd()) {
+                Ok(answer) => return into_pid(answer),
+                Err(error) => {
+                    tracing::info!(%error, "the fork server of soulbox-init is gone; starting another");
+                    *running = None;
+                }
+            }
+        }
+        let server = running.insert(Running::start(&self.init)?);
+        match server.ask(input.as_fd(), output.as_fd()) {
+            Ok(answer) => into_pid(answer),
+            Err(error) => {
+                *running = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// No init is started from here on without starting another fork server. Blocking.
+    pub(crate) fn stop(&self) {
+        *self.running.lock() = None;
+    }
+}
+
+impl Running {
+    fn start(init: &PathBuf) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        for direction in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&socket, direction, Some(ANSWER_LIMIT))?;
+        }
+        // No pre_exec here: the standard library then uses posix_spawn, which does not copy the
+        // server's page tables.
+        let process = Command::new(init)
+            .arg(FORK_SERVER)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            // What inits have to say comes as status; this is for their panics.
+            .stderr(Stdio::inherit())
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { socket, process })
+    }
+
+    fn ask(&self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<i32> {
+        let streams = [input, output];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(&streams)) {
+            return Err(io::Error::other("no room for two descriptors"));
+        }
+        let question = &[IoSlice::new(&[0])];
+        sendmsg(&self.socket, question, &mut control, SendFlags::NOSIGNAL)?;
+        let mut answer = [0; 4];
+        let mut nothing = RecvAncillaryBuffer::default();
+        let parts = &mut [IoSliceMut::new(&mut answer)];
+        let received = recvmsg(&self.socket, parts, &mut nothing, RecvFlags::empty())?;
+        if received.bytes == answer.len() {
+            Ok(i32::from_ne_bytes(answer))
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It would end by itself with its socket, but may be the reason why it is dropped.
+        let _gone_already = self.process.kill();
+        if let Err(error) = self.process.wait() {
+            tracing::warn!(%error, "the fork server of soulbox-init could not be waited for");
+        }
+    }
+}
+
+fn into_pid(answer: i32) -> io::Result<i32> {
+    if answer > 0 {
+        Ok(answer)
+    } else {
+        Err(io::Error::from_raw_os_error(-answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read as _, path::Path};
+
+    use rustix::{
+        pipe::{PipeFlags, pipe_with},
+        process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+    };
+
+    use super::*;
+
+    /// What an init without a berth says, read to its end; then it is reaped.
+    fn last_words(server: &ForkServer) -> String {
+        let (their_input, input) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (output, their_output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let pid = server.fork(&their_input, &their_output).unwrap();
+        drop((input, their_input, their_output));
+        let mut said = String::new();
+        File::from(output).read_to_string(&mut said).unwrap();
+        let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
+        assert!(status.is_some(), "it is our child");
+        said
+    }
+
+    fn pid_of(server: &ForkServer) -> Pid {
+        let running = server.running.lock();
+        Pid::from_child(&running.as_ref().unwrap().process)
+    }
+
+    fn is_there(pid: Pid) -> bool {
+        Path::new(&format!("/proc/{}", pid.as_raw_nonzero())).exists()
+    }
+
+    #[test]
+    fn inits_are_forked_by_one_process_which_is_started_again_when_it_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = soulbox_embed::install(&folder.path().join("bin")).unwrap();
+        let server = ForkServer::new(programs.init);
+        assert!(last_words(&server).contains("parse the berth"));
+        let first = pid_of(&server);
+        assert!(last_words(&server).contains("parse the berth"));
+        assert_eq!(pid_of(&server), first, "one serves all");
+
+        kill_process(first, Signal::KILL).unwrap();
+        assert!(last_words(&server).contains("parse the berth"));
+        let second = pid_of(&server);
+        assert_ne!(second, first);
+        assert!(!is_there(first), "it was reaped");
+
+        server.stop();
+        assert!(!is_there(second));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_and_nothing_hangs() {
+        let server = ForkServer::new("/nonexistent/soulbox-init".into());
+        let (input, output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let error = server.fork(&input, &output).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}
