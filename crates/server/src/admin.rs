@@ -1,13 +1,23 @@
 //! The operator's listener: metrics and health. It shows no secrets, but is not for the public.
 
-use axum::{Router, http::header, response::IntoResponse, routing::get};
+use std::net::{IpAddr, SocketAddr};
+
+use axum::{
+    Router,
+    extract::Request,
+    http::{header, uri::Authority},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use http::StatusCode;
 
 use crate::metrics::Metrics;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const STRANGE_NAME: &str = "this listener is on the loopback: ask it by address or as localhost\n";
 
-pub(crate) fn router(metrics: Metrics) -> Router {
+pub(crate) fn router(metrics: Metrics, listening: Option<SocketAddr>) -> Router {
     let page = move || {
         let metrics = metrics.clone();
         async move {
@@ -17,7 +27,66 @@ pub(crate) fn router(metrics: Metrics) -> Router {
             }
         }
     };
-    Router::new()
+    let router = Router::new()
         .route("/metrics", get(page))
-        .route("/health", get(async || "ok\n"))
+        .route("/health", get(async || "ok\n"));
+    if listening.is_some_and(|address| address.ip().is_loopback()) {
+        router.layer(middleware::from_fn(refuse_strange_names))
+    } else {
+        router
+    }
+}
+
+/// A web page can have its own name lead to the loopback and then read what is there, with the
+/// browser of whoever works on this machine. It cannot choose the name that the browser asks for.
+async fn refuse_strange_names(request: Request, next: Next) -> Response {
+    if is_of_this_machine(&request) {
+        next.run(request).await
+    } else {
+        (StatusCode::MISDIRECTED_REQUEST, STRANGE_NAME).into_response()
+    }
+}
+
+fn is_of_this_machine(request: &Request) -> bool {
+    let named = request.headers().get(header::HOST);
+    let named = match named {
+        Some(value) => value.to_str().ok().and_then(|text| text.parse().ok()),
+        None => request.uri().authority().cloned(),
+    };
+    named.is_some_and(|authority: Authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn asked_as(host: &str) -> bool {
+        let request = Request::builder().header(header::HOST, host);
+        is_of_this_machine(&request.body(Body::empty()).unwrap())
+    }
+
+    #[test]
+    fn a_name_that_somebody_else_gave_this_machine_is_told_from_its_own() {
+        for own in [
+            "127.0.0.1:3001",
+            "localhost:3001",
+            "LOCALHOST",
+            "[::1]:3001",
+        ] {
+            assert!(asked_as(own), "{own}");
+        }
+        for strange in ["evil.example:3001", "127.0.0.1.evil.example", "", "a b"] {
+            assert!(!asked_as(strange), "{strange}");
+        }
+        let over_http2 = Request::builder().uri("http://evil.example:3001/metrics");
+        assert!(!is_of_this_machine(
+            &over_http2.body(Body::empty()).unwrap()
+        ));
+    }
 }

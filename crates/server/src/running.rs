@@ -96,8 +96,9 @@ pub(crate) async fn run(
         slots: parts.slots,
         busy: parts.busy,
     });
+    let admin_address = listeners.admin.as_ref().and_then(|l| l.local_addr().ok());
     let operators = Connections::new(
-        Desk::Operators(admin::router(metrics.clone())),
+        Desk::Operators(admin::router(metrics.clone(), admin_address)),
         Guests::new(Places {
             most: OPERATORS,
             ..parts.places

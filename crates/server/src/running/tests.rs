@@ -294,6 +294,12 @@ async fn the_metrics_page_shows_sandboxes_requests_and_bytes() {
         assert!(page.contains(line), "{line} in\n{page}");
     }
     assert!(!page.contains("secret"), "{page}");
+    let admin = TcpStream::connect(world.addresses.admin.unwrap())
+        .await
+        .unwrap();
+    let rebound = raw(admin, "evil.example", "/metrics").await;
+    assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
+    assert!(!rebound.contains("soulbox_"), "{rebound}");
 }
 
 #[tokio::test]
