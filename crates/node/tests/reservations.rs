@@ -50,11 +50,6 @@ fn a_reservation_says_what_it_got_and_for_how_long() {
             until > UnixMillis::now() && until <= latest
         };
 
-        let warm = server.reserve(Some(world.key()));
-        assert_eq!(warm.source(), ReservationSource::Warm);
-        assert!(world.alive().contains(warm.id()));
-        assert!(in_time(&warm, Duration::from_secs(10)));
-
         // With a volume, or from a snapshot.
         let prepared = server.reserve(None);
         assert_eq!(prepared.source(), ReservationSource::Prepared);
@@ -65,6 +60,11 @@ fn a_reservation_says_what_it_got_and_for_how_long() {
         assert_eq!(fresh.source(), ReservationSource::Fresh);
         assert_eq!(fresh.reserved().until, None);
         assert!(!world.alive().contains(fresh.id()) && *fresh.id() != slot);
+
+        let warm = server.reserve(Some(world.key()));
+        assert_eq!(warm.source(), ReservationSource::Warm);
+        assert!(world.alive().contains(warm.id()));
+        assert!(in_time(&warm, Duration::from_secs(10)));
     });
 }
 
@@ -104,7 +104,7 @@ fn what_a_create_has_used_is_not_released() {
     server.run(async {
         world.fill(&server, 2).await;
         prepare(&world);
-        for key in [Some(world.key()), None] {
+        for key in [None, Some(world.key())] {
             let reserved = server.reserve(key);
             assert_ne!(reserved.source(), ReservationSource::Fresh);
             let spec = spec_for(&world, &reserved);
@@ -171,7 +171,7 @@ fn a_create_that_nobody_waits_for_any_more_is_finished_and_leaves_nothing_reserv
     server.run(async {
         world.fill(&server, 2).await;
         prepare(&world);
-        for key in [Some(world.key()), None, None] {
+        for key in [None, None, Some(world.key())] {
             let gate = world.close_gate();
             let reserved = server.reserve(key);
             let spec = spec_for(&world, &reserved);
@@ -196,14 +196,15 @@ fn a_create_that_was_never_begun_leaves_nothing() {
     server.run(async {
         world.fill(&server, 2).await;
         let slot = prepare(&world);
-        let mut ids = Vec::new();
-        for key in [Some(world.key()), None] {
+        let mut last = None;
+        for key in [None, Some(world.key())] {
             let reserved = server.reserve(key);
             drop(server.node.create(spec_for(&world, &reserved)));
-            ids.push(reserved.id().clone());
+            last = Some(reserved.id().clone());
         }
         assert_eq!(world.machine.slots.lock().released, [slot]);
-        server.until(|_| !world.alive().contains(&ids[0])).await;
+        let warm = last.unwrap();
+        server.until(|_| !world.alive().contains(&warm)).await;
         nothing_is_left(&world, &server, 2).await;
     });
 }
