@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{SandboxStatus, WarmWish};
+use soulbox_runtime::{PoolKey, Reservation, ReserveRequest, SandboxStatus};
 use soulbox_store::{EndRow, IdempotencyRecord, SandboxRow, Started};
 use soulbox_types::{
     EndReason, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, TenantId, UnixMillis,
@@ -146,14 +146,12 @@ impl Control {
                 return self.replay(record, earlier);
             }
         }
-        self.choose_id(&mut plan.spec);
+        // Released when this is over, unless a create has used it.
+        let _reservation = self.reserve(&mut plan.spec).await?;
         tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
-        let forget = |_: &Error| self.node.forget_ready(&plan.spec.id);
-        let place = self.take_place(&plan.spec).inspect_err(forget)?;
+        let place = self.take_place(&plan.spec)?;
         let made = if let Some(record) = &plan.record {
-            let earlier = self.write_first(&plan.spec, record).await;
-            if let Some(earlier) = earlier.inspect_err(forget)? {
-                self.node.forget_ready(&plan.spec.id);
+            if let Some(earlier) = self.write_first(&plan.spec, record).await? {
                 return Ok(earlier);
             }
             self.make(plan.spec).await
@@ -177,32 +175,23 @@ impl Control {
         }
     }
 
-    /// A sandbox that waits for a user may be had instead of a new one, or one of which part is
-    /// made already; both have ids. Not for whoever will be refused.
-    fn choose_id(&self, spec: &mut SandboxSpec) {
+    /// Takes what the node has ready for such a sandbox, and its id. Not for whoever will be refused.
+    async fn reserve(&self, spec: &mut SandboxSpec) -> Result<Option<Reservation>> {
         if !self.has_place(&spec.tenant) {
-            return;
+            return Ok(None);
         }
-        let id = self.warm_id(spec).unwrap_or_else(|| self.node.ready_id());
+        let pool_key = PoolKey::of(spec);
+        let reservation = self.node.reserve(ReserveRequest { pool_key }).await?;
+        let id = reservation.id();
         let renew = |token: &mut Option<Secret>, new: Secret| {
             if token.is_some() {
                 *token = Some(new);
             }
         };
-        renew(&mut spec.access_token, self.tokens.access_token(&id));
-        renew(&mut spec.traffic_token, self.tokens.traffic_token(&id));
-        spec.id = id;
-    }
-
-    fn warm_id(&self, spec: &SandboxSpec) -> Option<SandboxId> {
-        if spec.snapshot.is_some() || !spec.volumes.is_empty() {
-            return None;
-        }
-        self.node.claim_warm(&WarmWish {
-            template: spec.template.clone(),
-            build: spec.build.clone(),
-            disk_mib: spec.limits.disk_mib,
-        })
+        renew(&mut spec.access_token, self.tokens.access_token(id));
+        renew(&mut spec.traffic_token, self.tokens.traffic_token(id));
+        spec.id = id.clone();
+        Ok(Some(reservation))
     }
 
     /// `Some`: another request with the same idempotency key was first.

@@ -884,7 +884,9 @@ async fn a_waiting_sandbox_is_taken_when_it_fits() {
     let cold = world.create("app").await.unwrap();
     assert_ne!(cold.id, warm);
     assert_ne!(cold.access_token, made.access_token);
-    let wishes = world.node.wishes();
-    assert_eq!(wishes.len(), 2);
-    assert_eq!(wishes[0].disk_mib, Limits::default().disk_mib);
+    let requests = world.node.requests();
+    assert_eq!(requests.len(), 2);
+    let key = requests[0].pool_key.as_ref().unwrap();
+    assert_eq!(key.disk_mib, Limits::default().disk_mib);
+    assert!(world.node.reserved().is_empty());
 }

@@ -309,6 +309,36 @@ async fn the_limit_of_a_tenant_counts_what_is_live() {
 }
 
 #[tokio::test]
+async fn a_reservation_that_no_create_uses_is_released() {
+    let world = world().await;
+    let failures = [
+        NodeError::SandboxNotFound("nope".parse().unwrap()),
+        NodeError::NoCapacity {
+            what: "memory".into(),
+            retry_after: Duration::from_secs(1),
+        },
+    ];
+    for (failure, wish) in failures.into_iter().zip([request(), keyed("k", "x")]) {
+        world.node.fail_next(failure);
+        assert!(world.create(wish).await.is_err());
+        assert!(world.node.reserved().is_empty());
+    }
+    // Only one of them is the first with its key.
+    let same = futures_util::future::join_all((0..6).map(|_| world.create(keyed("k", "y")))).await;
+    assert!(same.iter().any(Result::is_ok));
+    assert!(world.node.reserved().is_empty());
+    // Two are served, and the others find that out at different moments.
+    let many = futures_util::future::join_all((0..6).map(|_| world.create(request()))).await;
+    let refused = |made: &&Result<_, _>| matches!(made, Err(Error::TooManySandboxes(3)));
+    assert_eq!(many.iter().filter(refused).count(), 4);
+    assert!(world.node.reserved().is_empty());
+    // Whoever is refused anyway takes nothing.
+    let asked = world.node.requests().len();
+    assert!(world.create(request()).await.is_err());
+    assert_eq!(world.node.requests().len(), asked);
+}
+
+#[tokio::test]
 async fn traffic_wakes_within_the_limit_of_the_tenant_too() {
     let world = world().await;
     let resting = world.make().await;

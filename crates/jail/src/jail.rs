@@ -23,7 +23,6 @@ use tokio::time::timeout;
 
 use crate::{
     JailConfig,
-    berth::Berths,
     blocking::blocking,
     capture,
     disk::{self, Disks},
@@ -32,10 +31,11 @@ use crate::{
     fork_server::ForkServer,
     ids::HostIds,
     instance::Instance,
-    moor::keep_ready,
     network::{self, network_error},
     node_layer,
     policy::Policy,
+    prepare::keep_ready,
+    prepared::PreparedSlots,
     process::{FirstProcess, boot_id},
     record::Record,
     sandbox::Sandbox,
@@ -45,9 +45,9 @@ use crate::{
 /// A killed process is gone within milliseconds; writing back dirty pages may take longer.
 pub(crate) const DEATH_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
-/// For a berth that was being made when the server was to stop; on a busy machine that takes
+/// For a slot that was being prepared when the server was to stop; on a busy machine that takes
 /// seconds.
-const BERTHS_GO: Duration = Duration::from_secs(10);
+const PREPARED_GO: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) const HOSTNAME: &str = "e2b.local";
 
@@ -66,7 +66,7 @@ pub struct Jail {
     /// An empty directory on which each sandbox's root is put together, in its own mount namespace.
     pub(crate) staging: PathBuf,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
-    pub(crate) berths: Arc<Berths>,
+    pub(crate) prepared: Arc<PreparedSlots>,
     pub(crate) inits: Arc<ForkServer>,
 }
 
@@ -92,7 +92,7 @@ impl Jail {
         };
         // Most slots are for sandboxes whose ids somebody else chose.
         let most = usize::try_from(config.max_sandboxes / 4).unwrap_or(usize::MAX);
-        let berths = Arc::new(Berths::new(
+        let prepared = Arc::new(PreparedSlots::new(
             config.pool.min(most),
             cgroup_limits(&Limits::default()),
         ));
@@ -109,7 +109,7 @@ impl Jail {
             node_layer: files.node_layer,
             staging: files.staging,
             sandboxes: Mutex::default(),
-            berths,
+            prepared,
             inits,
         });
         tokio::spawn(keep_ready(Arc::downgrade(&jail)));
@@ -140,8 +140,8 @@ impl Jail {
 
     /// Removes what the machine holds for this server. Only without sandboxes.
     pub async fn close(&self) {
-        for berth in self.berths.close() {
-            self.scrap(berth).await;
+        for slot in self.prepared.close() {
+            self.scrap(slot).await;
         }
         let inits = Arc::clone(&self.inits);
         // It always succeeds: a task that fails is a panic, which was told.
@@ -202,7 +202,7 @@ impl Jail {
             self.cgroups.existing(id.as_str()),
         );
         let users = blocking(move || match disk {
-            // The berth that was made ahead for it has a process, which has no disk yet.
+            // The slot that was prepared for it has a process, which has no disk yet.
             Disk::Fresh if image.exists() => Ok(Some("an earlier sandbox of the same id")),
             Disk::Kept if cgroup.pids().is_ok_and(|pids| !pids.is_empty()) => {
                 Ok(Some("processes that an earlier start left"))
@@ -297,14 +297,14 @@ async fn vacate(config: &JailConfig, network: &Network, cgroups: &Manager) {
             break;
         }
         let is_sandbox = |name: &String| config.sandboxes_dir.join(name).exists();
-        if names.iter().any(is_sandbox) || begun.elapsed() > BERTHS_GO {
+        if names.iter().any(is_sandbox) || begun.elapsed() > PREPARED_GO {
             tracing::debug!(
                 groups = names.len(),
                 "the network stays for those who are there"
             );
             return;
         }
-        // A berth that was being made is on its way out.
+        // A slot that was being prepared is on its way out.
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     network.close().await;
@@ -355,12 +355,12 @@ impl Runtime for Jail {
         Tier::Jail
     }
 
-    fn ready_id(&self) -> Option<SandboxId> {
-        self.berths.promise(Instant::now())
+    fn reserve(&self) -> Option<SandboxId> {
+        self.prepared.reserve(Instant::now())
     }
 
-    fn forget_ready(&self, id: &SandboxId) {
-        self.berths.forget(id);
+    fn release(&self, id: &SandboxId) {
+        self.prepared.release(id);
     }
 
     async fn create(
@@ -589,7 +589,7 @@ impl Runtime for Jail {
                 self.clean_up(&id).await?;
             }
         }
-        self.berths.open();
+        self.prepared.open();
         Ok(())
     }
 }

@@ -10,14 +10,13 @@
 //! - `capture`: a disk as it is at one moment
 //! - `export`: what a sandbox added to its template, as layers
 //! - `policy`: seccomp, capabilities and hidden paths, from the data files
-//! - `berth`, `moor`: places for sandboxes, made ahead
+//! - `prepared`, `prepare`: slots for sandboxes, made ahead
 //! - `start`, `launch`: from a wish to a running sandbox: starting `soulbox-init` and hearing from it
 //! - `shared`: limits of the kernel that all sandboxes have together
 //! - `trial`: one made and ended to see whether this machine can
 //! - `process`: the first process of a sandbox, found and watched without races
 //! - `record`: what is needed to find it again after a restart
 
-mod berth;
 mod blocking;
 mod capture;
 mod config;
@@ -29,10 +28,11 @@ mod ids;
 mod instance;
 mod jail;
 mod launch;
-mod moor;
 mod network;
 mod node_layer;
 mod policy;
+mod prepare;
+mod prepared;
 mod process;
 mod readable;
 mod record;

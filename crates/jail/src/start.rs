@@ -13,7 +13,6 @@ use soulbox_types::{
 };
 
 use crate::{
-    berth::Berth,
     blocking::blocking,
     disk::{OVERLAYS, wait_until_released},
     egress::egress,
@@ -21,6 +20,7 @@ use crate::{
     launch::{Launched, without_a_word},
     network::network_error,
     policy::{MASKED, READ_ONLY},
+    prepared::PreparedSlot,
     process::FirstProcess,
     record::Record,
     sandbox::Sandbox,
@@ -38,9 +38,9 @@ impl Jail {
             .templates
             .of(spec)
             .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
-        let (berth, ()) =
-            tokio::try_join!(self.berth_for(spec), self.make_disk(spec, origin.disk),)?;
-        let (launched, cgroup, slot) = self.launch(berth, spec, &template, origin).await?;
+        let (prepared, ()) =
+            tokio::try_join!(self.slot_for(spec), self.make_disk(spec, origin.disk),)?;
+        let (launched, cgroup, slot) = self.launch(prepared, spec, &template, origin).await?;
         let found = FirstProcess::find(launched.pid, None)
             .map_err(|e| Error::io("could not watch the sandbox", e))?;
         let Some(process) = found else {
@@ -73,19 +73,19 @@ impl Jail {
     /// can look and ask it in one step. Then another one is tried, once.
     async fn launch(
         &self,
-        berth: Berth,
+        prepared: PreparedSlot,
         spec: &SandboxSpec,
         template: &Template,
         origin: &Origin,
     ) -> Result<(Launched, Cgroup, Slot)> {
-        let Berth {
+        let PreparedSlot {
             id,
             init,
             cgroup,
             limits,
             first_id,
             slot,
-        } = berth;
+        } = prepared;
         let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
         if let Some(launched) = init.launch(&wish).await? {
             return Ok((launched, cgroup, slot));
@@ -95,45 +95,45 @@ impl Jail {
         self.clean_up(&id).await?;
         let disk = self.folder(&id).join("disk.img");
         blocking(move || wait_until_released(&disk)).await?;
-        let Berth {
+        let PreparedSlot {
             init,
             cgroup,
             first_id,
             slot,
             ..
-        } = self.berth(id, slot, limits).await?;
+        } = self.prepare(id, slot, limits).await?;
         let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
         let launched = init.launch(&wish).await?;
         Ok((launched.ok_or_else(without_a_word)?, cgroup, slot))
     }
 
-    /// The one that was made ahead for it, with its wishes, or one made now.
-    async fn berth_for(&self, spec: &SandboxSpec) -> Result<Berth> {
+    /// The one that was reserved for it, with its wishes, or one made now.
+    async fn slot_for(&self, spec: &SandboxSpec) -> Result<PreparedSlot> {
         let limits = first_limits(spec);
         let policy = egress(&spec.network)?;
         // Others are made ahead for users: these have their limits from the start.
         let usual = cgroup_limits(&spec.limits);
-        let berth = if let Some(ahead) = self.berths.take(&spec.id, &usual) {
+        let prepared = if let Some(ahead) = self.prepared.take(&spec.id, &usual).await {
             self.refit(ahead, limits).await?
         } else {
             let slot = self.free_slot().await?;
-            self.berth(spec.id.clone(), slot, limits).await?
+            self.prepare(spec.id.clone(), slot, limits).await?
         };
         // A slot from the pool is open already.
         if policy != EgressPolicy::open() {
             self.network
-                .set_policy(&berth.slot, &policy)
+                .set_policy(&prepared.slot, &policy)
                 .await
                 .map_err(network_error)?;
         }
-        Ok(berth)
+        Ok(prepared)
     }
 
     /// Its init may have died while it waited, and the limits may be others.
-    async fn refit(&self, mut ahead: Berth, limits: CgroupLimits) -> Result<Berth> {
+    async fn refit(&self, mut ahead: PreparedSlot, limits: CgroupLimits) -> Result<PreparedSlot> {
         if !ahead.init.is_alive() {
-            let Berth { id, slot, .. } = ahead;
-            return self.berth(id, slot, limits).await;
+            let PreparedSlot { id, slot, .. } = ahead;
+            return self.prepare(id, slot, limits).await;
         }
         if ahead.limits != limits {
             self.set_limits_of(&ahead, limits).await?;
@@ -142,12 +142,12 @@ impl Jail {
         Ok(ahead)
     }
 
-    /// At the cost of a berth that waits, if there is no other.
+    /// At the cost of a prepared one that waits, if there is no other.
     async fn free_slot(&self) -> Result<Slot> {
         loop {
             match self.network.acquire().await.map_err(network_error) {
                 Err(full @ Error::NoCapacity { .. }) => {
-                    let Some(waiting) = self.berths.give_up_one() else {
+                    let Some(waiting) = self.prepared.give_up_one() else {
                         return Err(full);
                     };
                     self.scrap(waiting).await;
@@ -157,8 +157,8 @@ impl Jail {
         }
     }
 
-    async fn set_limits_of(&self, berth: &Berth, limits: CgroupLimits) -> Result<()> {
-        let (manager, name) = (self.cgroups.clone(), berth.id.to_string());
+    async fn set_limits_of(&self, prepared: &PreparedSlot, limits: CgroupLimits) -> Result<()> {
+        let (manager, name) = (self.cgroups.clone(), prepared.id.to_string());
         blocking(move || {
             manager
                 .create(&name, &limits)

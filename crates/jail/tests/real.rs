@@ -926,8 +926,8 @@ async fn one_that_nobody_waits_for_yields_until_it_has_an_owner() {
     let jail = fixture.jail().await;
     jail.reclaim(&[]).await.unwrap();
     let refill = soulbox_runtime::Refill::of_this_machine();
-    // In a berth that was made ahead with a user's limits, and in one of its own.
-    let ahead = spec_with(&fixture, ready_id(&jail).await);
+    // In a slot that was prepared with a user's limits, and in one of its own.
+    let ahead = spec_with(&fixture, reserve(&jail).await);
     for spec in [ahead, fixture.spec()] {
         let spec = SandboxSpec {
             purpose: soulbox_types::Purpose::Warm,
@@ -950,16 +950,16 @@ async fn one_that_nobody_waits_for_yields_until_it_has_an_owner() {
         assert!(matches!(gone, Err(Error::SandboxNotFound(_))), "{gone:?}");
     }
     // Those that are made ahead are for users.
-    let next = ready_id(&jail).await;
+    let next = reserve(&jail).await;
     assert_eq!(cpu_of(&jail, &next).2, 100);
     jail.close().await;
 }
 
-/// The id of a berth, as soon as one is ready.
-async fn ready_id(jail: &Jail) -> soulbox_types::SandboxId {
+/// The id of a prepared slot, as soon as there is one.
+async fn reserve(jail: &Jail) -> soulbox_types::SandboxId {
     let found = tokio::time::timeout(Duration::from_secs(30), async {
         loop {
-            if let Some(id) = jail.ready_id() {
+            if let Some(id) = jail.reserve() {
                 return id;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -978,14 +978,14 @@ fn spec_with(fixture: &Fixture, id: soulbox_types::SandboxId) -> SandboxSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_takes_the_berth_that_was_made_ahead_for_its_id() {
+async fn a_sandbox_takes_the_prepared_slot_of_its_id() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
     let jail = fixture.jail().await;
-    assert!(jail.ready_id().is_none(), "not before the past is cleared");
+    assert!(jail.reserve().is_none(), "not before the past is cleared");
     jail.reclaim(&[]).await.unwrap();
-    let id = ready_id(&jail).await;
+    let id = reserve(&jail).await;
     let group = jail.cgroups().existing(id.as_str());
     let waiting = group.pids().unwrap();
     assert_eq!(waiting.len(), 1, "an init waits in its group");
@@ -993,7 +993,7 @@ async fn a_sandbox_takes_the_berth_that_was_made_ahead_for_its_id() {
     create(&jail, &spec).await;
     assert!(health(&jail, &spec).await.contains("204"));
     assert!(!alive(u64::from(waiting[0])), "it has done its work");
-    let next = ready_id(&jail).await;
+    let next = reserve(&jail).await;
     assert_ne!(next, spec.id);
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
@@ -1002,13 +1002,13 @@ async fn a_sandbox_takes_the_berth_that_was_made_ahead_for_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_berth_whose_init_died_is_made_again() {
+async fn a_prepared_slot_whose_init_died_is_made_again() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
     let jail = fixture.jail().await;
     jail.reclaim(&[]).await.unwrap();
-    let id = ready_id(&jail).await;
+    let id = reserve(&jail).await;
     let group = jail.cgroups().existing(id.as_str());
     let waiting = u64::from(group.pids().unwrap()[0]);
     group.kill_all().unwrap();
@@ -1021,7 +1021,7 @@ async fn a_berth_whose_init_died_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_berth_whose_init_died_does_not_wait_for_anybody() {
+async fn a_prepared_slot_whose_init_died_does_not_wait_for_anybody() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
@@ -1051,14 +1051,14 @@ async fn a_berth_whose_init_died_does_not_wait_for_anybody() {
 
 /// Killed after it was found alive, before it has read what it is to become.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_berth_whose_init_dies_at_the_last_moment_is_made_again() {
+async fn a_prepared_slot_whose_init_dies_at_the_last_moment_is_made_again() {
     const FREEZING: Duration = Duration::from_secs(10);
     let Some(fixture) = Fixture::new() else {
         return;
     };
     let jail = fixture.jail().await;
     jail.reclaim(&[]).await.unwrap();
-    let id = ready_id(&jail).await;
+    let id = reserve(&jail).await;
     let group = jail.cgroups().existing(id.as_str());
     let waiting = group.pids().unwrap()[0];
     let wishes = fs::File::open(format!("/proc/{waiting}/fd/0")).unwrap();
@@ -1083,13 +1083,13 @@ async fn a_berth_whose_init_dies_at_the_last_moment_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn berths_take_no_network_slot_from_sandboxes() {
+async fn prepared_slots_take_no_network_slot_from_sandboxes() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
     let jail = fixture.jail_for(4).await;
     jail.reclaim(&[]).await.unwrap();
-    let _promised = ready_id(&jail).await;
+    let _reserved = reserve(&jail).await;
     let specs: Vec<_> = (0..4).map(|_| fixture.spec()).collect();
     for spec in &specs {
         create(&jail, spec).await;
@@ -1101,19 +1101,19 @@ async fn berths_take_no_network_slot_from_sandboxes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_is_promised_once_and_one_that_is_refused_leaves_nothing() {
+async fn an_id_is_reserved_once_and_one_that_is_refused_leaves_nothing() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
     let jail = fixture.jail().await;
     jail.reclaim(&[]).await.unwrap();
-    let mut promised = Vec::new();
+    let mut reserved = Vec::new();
     for _ in 0..4 {
-        let id = ready_id(&jail).await;
-        assert!(!promised.contains(&id), "{id} was given out before");
-        // No more than are wanted, whatever became of those that were promised.
-        assert!(jail.ready_id().is_none());
-        jail.forget_ready(&id);
+        let id = reserve(&jail).await;
+        assert!(!reserved.contains(&id), "{id} was given out before");
+        // No more than are wanted, whatever became of those that were reserved.
+        assert!(jail.reserve().is_none());
+        jail.release(&id);
         let group = jail.cgroups().existing(id.as_str());
         let gone = tokio::time::timeout(Duration::from_secs(30), async {
             while group.exists() {
@@ -1121,18 +1121,55 @@ async fn an_id_is_promised_once_and_one_that_is_refused_leaves_nothing() {
             }
         });
         gone.await.unwrap();
-        promised.push(id);
+        reserved.push(id);
     }
-    // Whoever comes with a forgotten id all the same gets a berth made for them.
-    let spec = spec_with(&fixture, promised.remove(0));
+    // Whoever comes with a released id all the same gets a slot made for them.
+    let spec = spec_with(&fixture, reserved.remove(0));
     create(&jail, &spec).await;
     assert!(health(&jail, &spec).await.contains("204"));
     jail.destroy(&spec.id, None).await.unwrap();
     jail.close().await;
 }
 
+#[derive(Debug, Clone, Copy)]
+enum Released {
+    JustNow,
+    /// Its init has ended, and its group is about to go.
+    WhileItIsRemoved,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_whose_reservation_was_released_meanwhile_is_served_all_the_same() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let jail = fixture.jail().await;
+    jail.reclaim(&[]).await.unwrap();
+    for moment in [Released::JustNow, Released::WhileItIsRemoved].repeat(4) {
+        let id = reserve(&jail).await;
+        let group = jail.cgroups().existing(id.as_str());
+        let waiting = u64::from(group.pids().unwrap()[0]);
+        jail.release(&id);
+        jail.release(&id);
+        if let Released::WhileItIsRemoved = moment {
+            dead(waiting).await;
+        }
+        let spec = spec_with(&fixture, id);
+        create(&jail, &spec).await;
+        // Nothing happens to what a create has used.
+        jail.release(&spec.id);
+        let next = reserve(&jail).await;
+        assert!(health(&jail, &spec).await.contains("204"), "{moment:?}");
+        jail.release(&next);
+        jail.destroy(&spec.id, None).await.unwrap();
+        assert!(!group.exists());
+    }
+    jail.close().await;
+    assert!(jail.cgroups().names().unwrap_or_default().is_empty());
+}
+
 #[test]
-fn berths_of_a_server_that_died_are_reclaimed_by_the_next() {
+fn prepared_slots_of_a_server_that_died_are_reclaimed_by_the_next() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
@@ -1140,7 +1177,7 @@ fn berths_of_a_server_that_died_are_reclaimed_by_the_next() {
     let left = runtime.block_on(async {
         let jail = fixture.jail().await;
         jail.reclaim(&[]).await.unwrap();
-        ready_id(&jail).await
+        reserve(&jail).await
     });
     // All tasks, pipes and handles of the first one are gone.
     drop(runtime);

@@ -25,7 +25,7 @@
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
 //! - `ready`: a template's start command and ready check
-//! - `pool`: sandboxes that wait for a user
+//! - `pool`: sandboxes that wait for a user; `reserve`: what is kept for a create that comes
 //! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `metrics`, `logs`: what users ask about it
 
@@ -47,6 +47,7 @@ mod network;
 mod pool;
 mod quarantine;
 mod ready;
+mod reserve;
 mod rest;
 mod settle;
 mod snapshots;

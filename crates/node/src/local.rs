@@ -123,6 +123,10 @@ impl LocalNode {
         })
     }
 
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
     pub(crate) fn runtime(&self) -> Arc<dyn Runtime> {
         Arc::clone(&self.runtime)
     }

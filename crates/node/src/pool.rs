@@ -1,19 +1,19 @@
 //! The warm pool: sandboxes that wait for a user, started, ready, owned by nobody, seen by nobody.
 //!
-//! A shelf per kind ([`WarmWish`]) is filled while that kind is in demand and emptied when it is
-//! not, when memory or disk get short, and when its build is not the current one any more. A
-//! member leaves its shelf under one lock, to a claim or to its end, so nobody gets it twice.
+//! Those of a kind ([`PoolKey`]) are made while that kind is in demand and ended when it is not,
+//! when memory or disk get short, and when its build is not the current one any more. A member
+//! leaves the pool under one lock, to a reservation or to its end, so nobody gets it twice.
 //!
-//! A create that finds no ready member claims one that is still starting, if there is any of its
+//! A create that finds no ready member reserves one that is still starting, if there is any of its
 //! kind: what is done for it need not be done again. From the moment that its create is here, such
 //! a member is the user's in memory (told, counted and ended as theirs, with their cpu), and on
 //! disk when it has been handed over, like any other:
 //!
 //! ```text
-//! making ──► starting ──► ready ──claim──► handed over ──► the user's
-//!                │                              ▲
-//!                └──claim──► the create waits ──┤ ready
-//!                                               └ failed: it makes its own, under the same id
+//! making ──► starting ──► ready ──reserve──► handed over ──► the user's
+//!                │                                ▲
+//!                └──reserve──► the create waits ──┤ ready
+//!                                                 └ failed: it makes its own, under the same id
 //! ```
 //!
 //! Making members yields to whoever waits: see [`soulbox_runtime::Refill`] for their cpu, and
@@ -31,7 +31,7 @@
 //! # Layout
 //! - `config`: how large it may get
 //! - `demand`: how many of a kind are worth keeping
-//! - `shelves`: who is ready, who is starting, who is claimed
+//! - `warm`: who is ready, who is starting, who is reserved
 //! - `pressure`: whether the machine can afford it
 //! - `keeper`: the task that fills and empties
 //! - `turn`: for how long one that is being made keeps others from it
@@ -42,8 +42,8 @@ mod demand;
 mod hand_over;
 mod keeper;
 mod pressure;
-mod shelves;
 mod turn;
+mod warm;
 
 pub use config::PoolConfig;
 pub(crate) use keeper::keep;
@@ -58,13 +58,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use soulbox_runtime::WarmWish;
+use soulbox_runtime::PoolKey;
 use soulbox_template::Template;
 use soulbox_types::{EndReason, SandboxId};
 use tokio::sync::Notify;
 
 use crate::{LocalNode, entry::Entry};
-use shelves::Shelves;
+use warm::WarmPool;
 
 /// For operators: how the pool does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,13 +81,13 @@ pub struct PoolStats {
 pub(crate) struct Pool {
     pub(crate) config: PoolConfig,
     /// Locked before the node's entries where both are needed, and never across an await.
-    shelves: Mutex<Shelves>,
+    warm: Mutex<WarmPool>,
     /// Set before the last look at who is there, and looked at before anybody is added.
     closed: AtomicBool,
     /// There is something to fill or to empty.
     changed: Notify,
     /// When a create last asked for one.
-    last_claim: Mutex<Option<Instant>>,
+    last_request: Mutex<Option<Instant>>,
     /// The machine's memory when it was last looked at.
     looked: Mutex<Option<(Instant, Option<Memory>)>>,
 }
@@ -95,11 +95,11 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(config: PoolConfig) -> Self {
         Self {
-            shelves: Mutex::new(Shelves::new(&config)),
+            warm: Mutex::new(WarmPool::new(&config)),
             config,
             closed: AtomicBool::new(false),
             changed: Notify::new(),
-            last_claim: Mutex::new(None),
+            last_request: Mutex::new(None),
             looked: Mutex::new(None),
         }
     }
@@ -108,7 +108,7 @@ impl Pool {
         self.config.is_off()
     }
 
-    /// As of a moment ago: every claim asks, and the kernel goes through all block devices for an
+    /// As of a moment ago: every request asks, and the kernel goes through all block devices for an
     /// answer. Blocking.
     fn memory(&self) -> Option<Memory> {
         let mut looked = self.looked.lock();
@@ -126,34 +126,34 @@ impl Pool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn shelves(&self) -> parking_lot::MutexGuard<'_, Shelves> {
-        self.shelves.lock()
+    pub(crate) fn warm(&self) -> parking_lot::MutexGuard<'_, WarmPool> {
+        self.warm.lock()
     }
 
     /// For how long a create that has just asked for one goes first.
     pub(crate) fn calm_in(&self, now: Instant) -> Option<Duration> {
-        let last = (*self.last_claim.lock())?;
+        let last = (*self.last_request.lock())?;
         config::CALM.checked_sub(now.duration_since(last))
     }
 
-    /// No create follows a claim.
+    /// No create follows a reservation.
     pub(crate) fn release(&self, id: &SandboxId) {
-        if self.shelves().release(id) {
+        if self.warm().release(id) {
             self.changed.notify_one();
         }
     }
 
-    /// One that waits, taken off its shelf to be ended.
+    /// One that waits, taken out to be ended.
     pub(crate) fn give_up_one(&self) -> Option<SandboxId> {
-        self.shelves().give_up_one()
+        self.warm().give_up_one()
     }
 
     /// A sandbox has ended, whoever's it was.
     pub(crate) fn forget(&self, id: &SandboxId, reason: EndReason) {
-        let mut shelves = self.shelves();
-        if let Some(wish) = shelves.forget(id) {
+        let mut warm = self.warm();
+        if let Some(key) = warm.forget(id) {
             if reason == EndReason::Died {
-                shelves.failed(&wish, Instant::now());
+                warm.failed(&key, Instant::now());
             }
             self.changed.notify_one();
         }
@@ -162,12 +162,12 @@ impl Pool {
 
 impl LocalNode {
     pub fn pool_stats(&self) -> PoolStats {
-        self.pool().shelves().stats()
+        self.pool().warm().stats()
     }
 
     /// Ends the waiting sandboxes of a build that new sandboxes are not made of any more.
     pub(crate) fn retire_build(&self, build: &str) {
-        self.pool().shelves().retire(build);
+        self.pool().warm().retire(build);
         self.pool().changed.notify_one();
     }
 
@@ -175,7 +175,7 @@ impl LocalNode {
     pub async fn close_pool(&self) {
         let Ok(node) = self.owned() else { return };
         self.pool().closed.store(true, Ordering::SeqCst);
-        self.pool().shelves().close();
+        self.pool().warm().close();
         let members: Vec<_> = {
             let entries = self.entries().lock();
             let waiting = entries.values().filter(|entry| entry.is_nobodys());
@@ -203,31 +203,31 @@ impl LocalNode {
         }
     }
 
-    pub(crate) fn claim(&self, wish: &WarmWish) -> Option<SandboxId> {
+    pub(crate) fn reserve_warm(&self, key: &PoolKey) -> Option<SandboxId> {
         let pool = self.pool();
         if pool.is_off() {
             return None;
         }
-        let current = self.current_build(wish);
-        let mut shelves = pool.shelves();
-        shelves.note_demand(wish, Instant::now());
-        let claimed = current.and_then(|template| {
+        let current = self.current_build(key);
+        let mut warm = pool.warm();
+        warm.note_demand(key, Instant::now());
+        let reserved = current.and_then(|template| {
             let entries = self.entries().lock();
             let nobodys = |id: &SandboxId| entries.get(id).filter(|e| e.is_nobodys());
-            shelves.claim(wish, &template.build_id, Instant::now(), |id| {
+            warm.reserve(key, &template.build_id, Instant::now(), |id| {
                 nobodys(id).map(Entry::state)
             })
         });
-        *pool.last_claim.lock() = Some(Instant::now());
+        *pool.last_request.lock() = Some(Instant::now());
         pool.changed.notify_one();
-        claimed
+        reserved
     }
 
     /// What a new sandbox of this kind would be made of.
-    pub(crate) fn current_build(&self, wish: &WarmWish) -> Option<Arc<Template>> {
-        match &wish.build {
+    pub(crate) fn current_build(&self, key: &PoolKey) -> Option<Arc<Template>> {
+        match &key.build {
             Some(build) => self.templates().build(build),
-            None => self.templates().own(&wish.template),
+            None => self.templates().own(&key.template),
         }
     }
 }

@@ -4,235 +4,21 @@
 
 #[path = "support/machine.rs"]
 mod machine;
+#[path = "support/pool.rs"]
+mod support;
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use machine::{FakeMemory, LONG, Machine, config, ends_dir, snapshots_dir, spec};
-use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
-use soulbox_runtime::{Error, Node, WarmWish};
-use soulbox_template::{Template, Templates};
+use machine::{FakeMemory, LONG, spec};
+use soulbox_node::NodeConfig;
+use soulbox_runtime::{Error, Node, PoolKey};
+use soulbox_template::Template;
 use soulbox_types::{
     EndReason, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, SandboxState, StartCommand,
-    TemplateId, UnixMillis,
+    UnixMillis,
 };
-use tokio::{runtime::Runtime, sync::Notify};
-
-/// A machine, what it keeps on disk, and servers on it one after the other.
-struct World {
-    folder: tempfile::TempDir,
-    machine: Arc<Machine>,
-    template: TemplateId,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for name in [
-            self.sandboxes().with_extension("builds"),
-            snapshots_dir(&self.sandboxes()),
-            ends_dir(&self.sandboxes()),
-        ] {
-            let _absent = std::fs::remove_dir_all(name);
-        }
-    }
-}
-
-/// One life of the server; dropped like a killed one, with everything that was under way.
-struct Server {
-    runtime: Option<Runtime>,
-    node: Arc<LocalNode>,
-    templates: Arc<Templates>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::from_secs(5));
-        }
-    }
-}
-
-impl Server {
-    fn run<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.as_ref().unwrap().block_on(async {
-            let limit = Duration::from_secs(30);
-            tokio::time::timeout(limit, work).await.unwrap()
-        })
-    }
-
-    async fn until(&self, what: impl Fn(&LocalNode) -> bool) {
-        let start = Instant::now();
-        while !what(&self.node) {
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "{:?}",
-                self.node.pool_stats()
-            );
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-}
-
-impl World {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("meminfo"), meminfo(8 << 20)).unwrap();
-        Self {
-            folder,
-            machine: Arc::default(),
-            template: TemplateId::random(),
-        }
-    }
-
-    fn sandboxes(&self) -> std::path::PathBuf {
-        self.folder.path().join("sandboxes")
-    }
-
-    fn meminfo(&self) -> std::path::PathBuf {
-        self.folder.path().join("meminfo")
-    }
-
-    fn server(&self, size: usize) -> Server {
-        self.server_with(size, "current", |config| config)
-    }
-
-    fn server_with(
-        &self,
-        size: usize,
-        build: &str,
-        change: impl FnOnce(NodeConfig) -> NodeConfig,
-    ) -> Server {
-        let runtime = Runtime::new().unwrap();
-        let mut config = config(&self.sandboxes());
-        config.templates.set_own(self.template(build));
-        config.pool = PoolConfig {
-            max_total: size,
-            max_per_template: size,
-            memory_bytes: 1 << 30,
-            at_once: 2,
-            meminfo: self.meminfo(),
-            ..PoolConfig::default()
-        };
-        let config = change(config);
-        let templates = Arc::clone(&config.templates);
-        let node = runtime.block_on(machine::open(config, &self.machine));
-        Server {
-            runtime: Some(runtime),
-            node,
-            templates,
-        }
-    }
-
-    fn template(&self, build: &str) -> Template {
-        Template {
-            id: self.template.clone(),
-            build_id: build.to_owned(),
-            aliases: Vec::new(),
-            overlays: Vec::new(),
-            env: [("FROM".to_owned(), "template".to_owned())].into(),
-            default_user: "user".to_owned(),
-            default_workdir: String::new(),
-            limits: Limits::default(),
-            start: None,
-            created_at: UnixMillis::now(),
-        }
-    }
-
-    fn wish(&self) -> WarmWish {
-        WarmWish {
-            template: self.template.clone(),
-            build: None,
-            disk_mib: Limits::default().disk_mib,
-        }
-    }
-
-    fn spec(&self) -> SandboxSpec {
-        SandboxSpec {
-            template: self.template.clone(),
-            ..spec(LONG)
-        }
-    }
-
-    /// Asks so often that `count` are worth keeping, and uses none. Returns what it got.
-    fn ask_for(&self, server: &Server, count: usize) -> Vec<SandboxId> {
-        let ask = |_| server.node.claim_warm(&self.wish());
-        let got: Vec<_> = (0..count.max(2)).filter_map(ask).collect();
-        for id in &got {
-            server.node.forget_ready(id);
-        }
-        got
-    }
-
-    /// Asks until `count` wait.
-    async fn fill(&self, server: &Server, count: usize) {
-        let got = self.ask_for(server, count);
-        let is_left = || got.iter().any(|id| self.alive().contains(id));
-        let is_full = |node: &LocalNode| node.pool_stats().ready == count;
-        server.until(|node| is_full(node) && !is_left()).await;
-    }
-
-    /// One is being made for the pool, and cannot get further before the gate opens.
-    async fn half_made(&self, server: &Server) -> (SandboxId, Gate) {
-        let gate = self.close_gate();
-        self.ask_for(server, 2);
-        server.until(|_| folders(&self.sandboxes()) == 1).await;
-        let mut found = std::fs::read_dir(self.sandboxes()).unwrap();
-        let folder = found.next().unwrap().unwrap();
-        server
-            .until(|_| folder.path().join("spec.json").exists())
-            .await;
-        let name = folder.file_name();
-        (name.to_str().unwrap().parse().unwrap(), gate)
-    }
-
-    fn close_gate(&self) -> Gate {
-        let gate = Gate {
-            notify: Arc::default(),
-            machine: Arc::clone(&self.machine),
-        };
-        *self.machine.gate.lock() = Some(Arc::clone(&gate.notify));
-        gate
-    }
-
-    /// As the control plane does.
-    async fn create(&self, server: &Server) -> Result<SandboxSpec, Error> {
-        let mut spec = self.spec();
-        if let Some(id) = server.node.claim_warm(&self.wish()) {
-            spec.id = id;
-        }
-        let status = server.node.create(spec).await?;
-        Ok(Arc::unwrap_or_clone(status.spec))
-    }
-
-    fn alive(&self) -> HashSet<SandboxId> {
-        self.machine.alive.lock().keys().cloned().collect()
-    }
-}
-
-/// Through which every start of processes passes.
-struct Gate {
-    notify: Arc<Notify>,
-    machine: Arc<Machine>,
-}
-
-impl Gate {
-    fn open(self) {
-        *self.machine.gate.lock() = None;
-        self.notify.notify_waiters();
-    }
-}
-
-fn meminfo(available_kib: u64) -> String {
-    format!("MemTotal: 16777216 kB\nMemAvailable: {available_kib} kB\n")
-}
-
-fn folders(path: &Path) -> usize {
-    std::fs::read_dir(path).unwrap().count()
-}
+use support::{World, folders, meminfo};
+use tokio::sync::Notify;
 
 #[test]
 fn twenty_at_once_against_five_all_get_one_of_their_own() {
@@ -264,7 +50,8 @@ fn whoever_takes_one_gets_it_as_asked_for() {
         world.fill(&server, 2).await;
         let mut events = server.node.events();
         let mut spec = world.spec();
-        spec.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        spec.id = reserved.id().clone();
         spec.limits.memory_mib = 2048;
         spec.network = NetworkPolicy {
             allow_internet: Some(false),
@@ -315,7 +102,8 @@ fn one_that_cannot_be_handed_over_is_made_anew_under_the_same_id() {
 
         // What cannot be changed in a running one.
         let mut other = world.spec();
-        other.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        other.id = reserved.id().clone();
         other.limits.disk_mib += 1;
         server.node.create(other.clone()).await.unwrap();
         assert!(world.machine.destroyed.lock().contains(&other.id));
@@ -325,15 +113,16 @@ fn one_that_cannot_be_handed_over_is_made_anew_under_the_same_id() {
 }
 
 #[test]
-fn a_claim_that_nobody_uses_ends_the_sandbox() {
+fn a_reservation_that_nobody_uses_ends_the_sandbox() {
     let world = World::new();
     let server = world.server_with(2, "current", |mut config| {
-        config.pool.claim_for = Duration::from_millis(100);
+        config.pool.reserved_for = Duration::from_millis(100);
         config
     });
     server.run(async {
         world.fill(&server, 2).await;
-        let id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        let id = reserved.id().clone();
         server
             .until(|_| world.machine.destroyed.lock().contains(&id))
             .await;
@@ -343,6 +132,9 @@ fn a_claim_that_nobody_uses_ends_the_sandbox() {
             ..world.spec()
         };
         assert_eq!(server.node.create(spec).await.unwrap().spec.id, id);
+        drop(reserved);
+        server.until(|node| node.pool_stats().ready == 2).await;
+        assert!(world.alive().contains(&id) && server.node.get(&id).is_some());
     });
 }
 
@@ -354,7 +146,7 @@ fn an_older_build_is_never_handed_out() {
         world.fill(&server, 3).await;
         let old = world.alive();
         server.templates.set_own(world.template("newer"));
-        assert_eq!(server.node.claim_warm(&world.wish()), None);
+        assert!(world.reserve_warm(&server).is_none());
         server.until(|_| world.alive().is_disjoint(&old)).await;
         server.until(|node| node.pool_stats().ready == 3).await;
 
@@ -376,8 +168,8 @@ fn one_that_dies_is_replaced_and_never_handed_out() {
             dead.send_replace(true);
         }
         server.until(|_| world.alive().is_disjoint(&all)).await;
-        if let Some(id) = server.node.claim_warm(&world.wish()) {
-            assert!(!all.contains(&id));
+        if let Some(reserved) = world.reserve_warm(&server) {
+            assert!(!all.contains(reserved.id()));
         }
         server.until(|node| node.pool_stats().ready == 2).await;
     });
@@ -437,20 +229,20 @@ fn a_full_machine_serves_users_first() {
 fn a_pool_that_one_kind_has_filled_makes_room_for_another() {
     let world = World::new();
     let server = world.server(3);
-    let other = WarmWish {
+    let other = PoolKey {
         disk_mib: 77,
-        ..world.wish()
+        ..world.key()
     };
     server.run(async {
         world.fill(&server, 3).await;
         for _ in 0..2 {
-            assert_eq!(server.node.claim_warm(&other), None);
+            assert!(server.reserve_warm(&other).is_none());
         }
-        let found = || server.node.claim_warm(&other).is_some();
+        let found = || server.reserve_warm(&other).is_some();
         server
             .until(|node| node.pool_stats().making == 0 && found())
             .await;
-        assert!(server.node.claim_warm(&world.wish()).is_some());
+        assert!(world.reserve_warm(&server).is_some());
     });
 }
 
@@ -464,7 +256,7 @@ fn a_server_that_stops_leaves_nobody_waiting() {
         assert_eq!(world.machine.limits.lock()[&spec.id], spec.limits);
         server.node.close_pool().await;
         assert_eq!(world.alive(), HashSet::from([spec.id]));
-        assert_eq!(server.node.claim_warm(&world.wish()), None);
+        assert!(world.reserve_warm(&server).is_none());
         assert_eq!(folders(&world.sandboxes()), 1);
     });
 }
@@ -536,22 +328,23 @@ fn a_kill_while_they_are_made_leaves_nothing() {
 }
 
 #[test]
-fn an_id_that_was_promised_before_a_kill_is_never_promised_again() {
+fn an_id_that_was_reserved_before_a_kill_is_never_reserved_again() {
     let world = World::new();
     let server = world.server(2);
     // By now the control plane may have a row with it.
-    let claimed = server.run(async {
+    let reserved = server.run(async {
         world.fill(&server, 2).await;
-        server.node.claim_warm(&world.wish()).unwrap()
+        world.reserve_warm(&server).unwrap()
     });
     drop(server);
     let server = world.server(2);
     assert!(server.node.list().is_empty());
-    assert!(!world.alive().contains(&claimed));
+    assert!(!world.alive().contains(reserved.id()));
     server.run(async {
         world.fill(&server, 2).await;
         for _ in 0..2 {
-            assert_ne!(server.node.claim_warm(&world.wish()).unwrap(), claimed);
+            let other = world.reserve_warm(&server).unwrap();
+            assert_ne!(other.id(), reserved.id());
         }
         assert!(world.machine.inits.lock().is_empty());
     });
@@ -565,7 +358,8 @@ fn a_kill_in_the_middle_of_a_hand_over_ends_it() {
         world.fill(&server, 2).await;
         *world.machine.mute.lock() = true;
         let mut spec = world.spec();
-        spec.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        spec.id = reserved.id().clone();
         let (node, wish) = (Arc::clone(&server.node), spec.clone());
         tokio::spawn(async move { node.create(wish).await });
         let file = world.sandboxes().join(spec.id.as_str()).join("spec.json");
@@ -669,7 +463,8 @@ fn one_that_waits_is_not_given_to_somebody_who_may_not_be_promised_so_much() {
     server.run(async {
         world.fill(&server, 2).await;
         let mut large = world.spec();
-        large.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        large.id = reserved.id().clone();
         large.limits.memory_mib = limits.memory_mib * 3;
         // Both that waited go to make room for it.
         let status = server.node.create(large.clone()).await.unwrap();
@@ -702,7 +497,8 @@ fn whoever_finds_none_ready_takes_over_one_that_is_being_made() {
     server.run(async {
         let (half_made, gate) = world.half_made(&server).await;
         let mut spec = world.spec();
-        spec.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        spec.id = reserved.id().clone();
         assert_eq!(spec.id, half_made);
         spec.limits.memory_mib = 2048;
         let create = || {
@@ -740,14 +536,14 @@ fn whoever_finds_none_ready_takes_over_one_that_is_being_made() {
 }
 
 #[test]
-fn one_that_is_being_made_is_promised_once() {
+fn one_that_is_being_made_is_reserved_once() {
     let world = World::new();
     let server = world.server_with(2, "current", one_at_a_time);
     server.run(async {
         let (half_made, gate) = world.half_made(&server).await;
-        let first = server.node.claim_warm(&world.wish());
-        assert_eq!(first, Some(half_made.clone()));
-        assert_eq!(server.node.claim_warm(&world.wish()), None);
+        let first = world.reserve_warm(&server).unwrap();
+        assert_eq!(*first.id(), half_made);
+        assert!(world.reserve_warm(&server).is_none());
         let creates = [
             SandboxSpec {
                 id: half_made.clone(),
@@ -778,7 +574,8 @@ fn whoever_waits_for_one_that_cannot_be_made_gets_one_of_their_own() {
         let (half_made, gate) = world.half_made(&server).await;
         *world.machine.fail_warm.lock() = true;
         let (node, mut wish) = (Arc::clone(&server.node), world.spec());
-        wish.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        wish.id = reserved.id().clone();
         let create = tokio::spawn(async move { node.create(wish).await });
         server.until(|node| node.get(&half_made).is_some()).await;
         gate.open();
@@ -792,19 +589,19 @@ fn whoever_waits_for_one_that_cannot_be_made_gets_one_of_their_own() {
 }
 
 #[test]
-fn one_that_was_promised_while_it_was_being_made_ends_when_its_create_does_not_come() {
+fn one_that_was_reserved_while_it_was_being_made_ends_when_its_create_does_not_come() {
     for is_told in [true, false] {
         let world = World::new();
         let server = world.server_with(2, "current", |mut config| {
-            config.pool.claim_for = Duration::from_millis(100);
+            config.pool.reserved_for = Duration::from_millis(100);
             one_at_a_time(config)
         });
         server.run(async {
             let (half_made, gate) = world.half_made(&server).await;
-            let claimed = server.node.claim_warm(&world.wish()).unwrap();
-            assert_eq!(claimed, half_made);
+            let mut reserved = world.reserve_warm(&server);
+            assert_eq!(*reserved.as_ref().unwrap().id(), half_made);
             if is_told {
-                server.node.forget_ready(&claimed);
+                reserved = None;
             }
             gate.open();
             let folder = world.sandboxes().join(half_made.as_str());
@@ -814,6 +611,7 @@ fn one_that_was_promised_while_it_was_being_made_ends_when_its_create_does_not_c
             assert!(!world.alive().contains(&half_made) && world.alive().len() == 2);
             assert_eq!(folders(&world.sandboxes()), 2);
             assert!(server.node.list().is_empty());
+            drop(reserved);
         });
     }
 }
@@ -826,7 +624,8 @@ fn one_that_is_taken_over_can_be_ended_and_ends_once() {
         let mut events = server.node.events();
         let (half_made, gate) = world.half_made(&server).await;
         let (node, mut wish) = (Arc::clone(&server.node), world.spec());
-        wish.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        wish.id = reserved.id().clone();
         let create = tokio::spawn(async move { node.create(wish).await });
         server.until(|node| node.get(&half_made).is_some()).await;
         let (node, id) = (Arc::clone(&server.node), half_made.clone());
@@ -857,7 +656,8 @@ fn a_kill_of_the_server_while_one_is_taken_over_leaves_nothing() {
     let half_made = server.run(async {
         let (half_made, _gate) = world.half_made(&server).await;
         let (node, mut wish) = (Arc::clone(&server.node), world.spec());
-        wish.id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        wish.id = reserved.id().clone();
         tokio::spawn(async move { node.create(wish).await });
         server.until(|node| node.get(&half_made).is_some()).await;
         half_made
@@ -930,7 +730,8 @@ fn an_end_that_is_asked_for_between_a_member_that_fails_and_its_replacement_coun
         *world.machine.fail_inits.lock() = true;
         *world.machine.fail_destroys.lock() = true;
         let (node, mut wish) = (Arc::clone(&server.node), world.spec());
-        let id = server.node.claim_warm(&world.wish()).unwrap();
+        let reserved = world.reserve_warm(&server).unwrap();
+        let id = reserved.id().clone();
         wish.id = id.clone();
         let create = tokio::spawn(async move { node.create(wish).await });
         // It cannot be handed over, and its end takes a while.

@@ -12,7 +12,7 @@ use std::{
 
 use soulbox_jail::{Jail, JailConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
-use soulbox_runtime::{Error, Node, WarmWish};
+use soulbox_runtime::{Error, Node, PoolKey, Reservation, ReservationSource, ReserveRequest};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
     EndReason, Kept, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
@@ -139,19 +139,15 @@ impl World {
         }
     }
 
-    fn wish(&self) -> WarmWish {
-        WarmWish {
-            template: self.template.id.clone(),
-            build: None,
-            disk_mib: self.template.limits.disk_mib,
-        }
+    async fn reserve(&self, server: &Server) -> Reservation {
+        let pool_key = PoolKey::of(&self.spec());
+        let reserving = server.node.reserve(ReserveRequest { pool_key });
+        reserving.await.unwrap()
     }
 
     async fn fill(&self, server: &Server, count: usize) {
         for _ in 0..count {
-            if let Some(id) = server.node.claim_warm(&self.wish()) {
-                server.node.forget_ready(&id);
-            }
+            drop(self.reserve(server).await);
         }
         let start = Instant::now();
         while server.node.pool_stats().ready < count {
@@ -165,11 +161,9 @@ impl World {
     async fn create(&self, server: &Server) -> (SandboxSpec, Duration, bool) {
         let start = Instant::now();
         let mut spec = self.spec();
-        let claimed = server.node.claim_warm(&self.wish());
-        let waited = claimed.is_some();
-        if let Some(id) = claimed {
-            spec.id = id;
-        }
+        let reserved = self.reserve(server).await;
+        let waited = reserved.source() == ReservationSource::Warm;
+        spec.id = reserved.id().clone();
         let status = server.node.create(spec).await.unwrap();
         (Arc::unwrap_or_clone(status.spec), start.elapsed(), waited)
     }

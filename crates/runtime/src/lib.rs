@@ -7,15 +7,17 @@
 mod error;
 mod node;
 mod refill;
+mod reservation;
 mod runtime;
 
 pub use error::{Error, Result};
 pub use node::{
     Broken, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken, Paused, Remedy,
-    SandboxStatus, Snapshot, Visited, Waker, WarmWish,
+    SandboxStatus, Snapshot, Visited, Waker,
 };
 pub use refill::Refill;
+pub use reservation::{PoolKey, Release, Reservation, ReservationSource, ReserveRequest, Reserved};
 pub use runtime::{
-    AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, Running, Runtime, Started,
-    Stats, TRIAL_MARK,
+    AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, PREPARED_HOLDS, Running,
+    Runtime, Started, Stats, TRIAL_MARK,
 };

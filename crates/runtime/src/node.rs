@@ -8,7 +8,7 @@ use soulbox_types::{
 };
 use tokio::sync::broadcast;
 
-use crate::{AddedLayer, DynStream, Result, Stats};
+use crate::{AddedLayer, DynStream, Reservation, ReserveRequest, Result, Stats};
 
 /// A sandbox as its node knows it: the truth about what runs.
 #[derive(Debug, Clone)]
@@ -166,14 +166,6 @@ pub struct Snapshot {
     pub checksum: String,
 }
 
-/// What a waiting sandbox must be to serve a caller: the rest can be changed when it is taken.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WarmWish {
-    pub template: TemplateId,
-    pub build: Option<String>,
-    pub disk_mib: u32,
-}
-
 /// Who wakes a sandbox for traffic: it must have a place among its tenant's running ones.
 #[async_trait]
 pub trait Waker: Send + Sync + fmt::Debug {
@@ -197,22 +189,15 @@ pub enum NotWoken {
 pub trait Node: Send + Sync + fmt::Debug {
     /// Returns when envd inside answers. On error nothing is left of it.
     /// A second call with the same id is answered with the first one's sandbox.
+    /// What is reserved under its id serves it; without a reservation everything is made.
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus>;
 
-    /// Takes a sandbox out of the warm pool, one that waits or else one that is being made, for a
-    /// `create` with its id within a moment; one that does not follow ends it. `None`: there is none
-    /// that could serve this wish, and the caller chooses an id. Cheap: from memory. Every call counts
-    /// as demand.
-    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId>;
-
-    /// An id for a sandbox that will be made here within a moment: one for which part of it is made
-    /// already, if there is any.
-    fn ready_id(&self) -> SandboxId {
-        SandboxId::random()
+    /// Keeps something for a `create` with the reservation's id: a warm sandbox, one that waits or
+    /// else one that is being made; a prepared slot; or only an id. Every call with a pool key counts
+    /// as demand. A warm sandbox whose reservation is released ends: its id may have been written down.
+    async fn reserve(&self, _request: ReserveRequest) -> Result<Reservation> {
+        Ok(Reservation::fresh())
     }
-
-    /// No `create` with an id of [`Self::claim_warm`] or [`Self::ready_id`] will follow.
-    fn forget_ready(&self, _id: &SandboxId) {}
 
     /// New sandboxes are not made of this build any more: those that wait are let go.
     fn retire(&self, _build: &str) {}

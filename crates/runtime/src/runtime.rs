@@ -1,6 +1,7 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -86,6 +87,10 @@ pub struct AddedLayer {
 /// A file in the folder of a sandbox that was only made to see whether this machine can: nobody's.
 pub const TRIAL_MARK: &str = "trial";
 
+/// For how long a prepared slot is kept whose reservation was neither used nor released. Longer than
+/// any create waits for its turn.
+pub const PREPARED_HOLDS: Duration = Duration::from_mins(3);
+
 /// Called once, as soon as there is something to find again.
 pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
 
@@ -94,14 +99,15 @@ pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync +
 pub trait Runtime: Send + Sync + fmt::Debug {
     fn tier(&self) -> Tier;
 
-    /// An id for which part of a sandbox is made already, if a `create` with it follows within a
-    /// moment. `None`: nothing is, and any id is as good. Cheap: from memory.
-    fn ready_id(&self) -> Option<SandboxId> {
+    /// The id of a prepared slot, kept for [`PREPARED_HOLDS`] for a `create` with that id. `None`:
+    /// there is none, and any id is as good. Cheap: from memory.
+    fn reserve(&self) -> Option<SandboxId> {
         None
     }
 
-    /// No `create` with an id of [`Self::ready_id`] will follow.
-    fn forget_ready(&self, _id: &SandboxId) {}
+    /// No `create` with an id of [`Self::reserve`] will follow. Idempotent, and nothing happens to a
+    /// slot that a `create` has. One that comes all the same is served, with a slot of its own.
+    fn release(&self, _id: &SandboxId) {}
 
     /// Makes the sandbox and returns when envd accepts connections. On error nothing is left.
     /// [`crate::Error::InUse`], with nothing touched, when something of that id runs already, or its

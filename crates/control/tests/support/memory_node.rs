@@ -1,17 +1,19 @@
 //! A node whose sandboxes exist only in memory: enough to see what the control plane does with one.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Remedy, Result,
-    SandboxStatus, Snapshot, Stats, Visited, WarmWish,
+    Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, PoolKey,
+    Release, Remedy, Reservation, ReservationSource, ReserveRequest, Reserved, Result,
+    SandboxStatus, Snapshot, Stats, Visited,
 };
 use soulbox_types::{
     EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, TenantId,
@@ -27,7 +29,8 @@ pub(crate) struct MemoryNode {
     dies_when_asked: std::sync::Mutex<Option<(SandboxId, Moment)>>,
     failure: std::sync::Mutex<Option<Error>>,
     warm: std::sync::Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
-    wishes: std::sync::Mutex<Vec<WarmWish>>,
+    requests: std::sync::Mutex<Vec<ReserveRequest>>,
+    reserved: Arc<InUse>,
     events: broadcast::Sender<NodeEvent>,
     broken: std::sync::Mutex<HashMap<SandboxId, (Broken, Memory)>>,
     /// Something is kept of which is not known what it stands on.
@@ -41,6 +44,15 @@ pub(crate) struct MemoryNode {
     pub(crate) creating: RwLock<()>,
     pub(crate) destroying: RwLock<()>,
     pub(crate) creates: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct InUse(std::sync::Mutex<HashSet<SandboxId>>);
+
+impl Release for InUse {
+    fn release(&self, reserved: &Reserved) {
+        self.0.lock().unwrap().remove(&reserved.id);
+    }
 }
 
 /// What a test does at a moment inside the node.
@@ -77,7 +89,8 @@ impl Default for MemoryNode {
             dies_when_asked: std::sync::Mutex::default(),
             failure: std::sync::Mutex::default(),
             warm: std::sync::Mutex::default(),
-            wishes: std::sync::Mutex::default(),
+            requests: std::sync::Mutex::default(),
+            reserved: Arc::default(),
             events: broadcast::channel(16).0,
             broken: std::sync::Mutex::default(),
             keeps_unknown: AtomicBool::new(false),
@@ -132,8 +145,13 @@ impl MemoryNode {
         self.warm.lock().unwrap().insert(key, id.clone());
     }
 
-    pub(crate) fn wishes(&self) -> Vec<WarmWish> {
-        self.wishes.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReserveRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// Reservations that were neither used nor released.
+    pub(crate) fn reserved(&self) -> HashSet<SandboxId> {
+        self.reserved.0.lock().unwrap().clone()
     }
 
     /// Ends it as if on its own.
@@ -233,10 +251,20 @@ impl MemoryNode {
 
 #[async_trait]
 impl Node for MemoryNode {
-    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId> {
-        self.wishes.lock().unwrap().push(wish.clone());
-        let key = (wish.template.clone(), wish.build.clone());
-        self.warm.lock().unwrap().remove(&key)
+    async fn reserve(&self, request: ReserveRequest) -> Result<Reservation> {
+        self.requests.lock().unwrap().push(request.clone());
+        let warm_of =
+            |PoolKey {
+                 template, build, ..
+             }| { self.warm.lock().unwrap().remove(&(template, build)) };
+        let (id, source) = match request.pool_key.and_then(warm_of) {
+            Some(id) => (id, ReservationSource::Warm),
+            None => (SandboxId::random(), ReservationSource::Prepared),
+        };
+        self.reserved.0.lock().unwrap().insert(id.clone());
+        let keeper: Arc<dyn Release> = self.reserved.clone();
+        let holds = Duration::from_secs(1);
+        Ok(Reservation::new(id, source, holds, Arc::downgrade(&keeper)))
     }
 
     async fn export(
@@ -259,6 +287,7 @@ impl Node for MemoryNode {
             return Err(Error::TemplateNotFound(image.clone()));
         }
         let id = spec.id.clone();
+        self.reserved.0.lock().unwrap().remove(&id);
         self.add(spec);
         self.get(&id).ok_or(Error::SandboxNotFound(id))
     }

@@ -35,14 +35,6 @@ impl LocalNode {
     /// Starts its processes, when there is room. What it will use is set aside until it is ready.
     /// `None`: it is here already. On error nothing is left.
     pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
-        let made = self.make_if_room(spec).await;
-        if made.is_err() {
-            self.runtime.forget_ready(&spec.id);
-        }
-        made
-    }
-
-    async fn make_if_room(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
         let Some((folder, ending)) = self.begin(spec)? else {
             return Ok(None);
         };

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
-use crate::folder::Folder;
+use crate::{entry::Entry, folder::Folder};
 
 /// An end that somebody asked for.
 enum Begun {
@@ -29,7 +29,24 @@ impl LocalNode {
     /// Ends a sandbox for good. Several callers may meet here: the first does the work, the others
     /// wait for it, for as long as a caller of an end waits.
     pub(crate) async fn finish(self: &Arc<Self>, id: &SandboxId, reason: EndReason, detail: &str) {
-        let (end, folder, mut made, turn) = match self.begin_end(id, reason, detail) {
+        self.finish_if(id, reason, detail, |_| true).await;
+    }
+
+    /// Ends one that was nobody's. A create may have come with its id meanwhile, and have made its
+    /// own: that one stays.
+    pub(crate) async fn finish_nobodys(self: &Arc<Self>, id: &SandboxId, detail: &str) {
+        self.finish_if(id, EndReason::Killed, detail, Entry::is_nobodys)
+            .await;
+    }
+
+    async fn finish_if(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        reason: EndReason,
+        detail: &str,
+        is_it: fn(&Entry) -> bool,
+    ) {
+        let (end, folder, mut made, turn) = match self.begin_end(id, reason, detail, is_it) {
             Begun::Absent => return,
             Begun::ByAnother(mut gone) => {
                 let _or_later = timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await;
@@ -98,9 +115,15 @@ impl LocalNode {
     }
 
     /// From here on nobody finds it, and its reason stands.
-    fn begin_end(&self, id: &SandboxId, reason: EndReason, detail: &str) -> Begun {
+    fn begin_end(
+        &self,
+        id: &SandboxId,
+        reason: EndReason,
+        detail: &str,
+        is_it: fn(&Entry) -> bool,
+    ) -> Begun {
         let mut entries = self.entries.lock();
-        let Some(mut entry) = entries.get_mut(id) else {
+        let Some(mut entry) = entries.get_mut(id).filter(|entry| is_it(entry)) else {
             return Begun::Absent;
         };
         if entry.transition(SandboxState::Destroying).is_err() {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 use async_trait::async_trait;
 use soulbox_runtime::{
     AddedLayer, Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused,
-    Result, SandboxStatus, Snapshot, Stats, Visited, WarmWish,
+    Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, Visited,
 };
 use soulbox_types::{
     ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
@@ -18,17 +18,8 @@ use crate::{entry::Entry, logs};
 
 #[async_trait]
 impl Node for LocalNode {
-    fn claim_warm(&self, wish: &WarmWish) -> Option<SandboxId> {
-        self.claim(wish)
-    }
-
-    fn ready_id(&self) -> SandboxId {
-        self.runtime.ready_id().unwrap_or_else(SandboxId::random)
-    }
-
-    fn forget_ready(&self, id: &SandboxId) {
-        self.pool.release(id);
-        self.runtime.forget_ready(id);
+    async fn reserve(&self, request: ReserveRequest) -> Result<Reservation> {
+        Ok(self.reserve_for(&request))
     }
 
     fn retire(&self, build: &str) {

@@ -25,8 +25,8 @@ pub struct PoolConfig {
     pub memory_bytes: u64,
     /// How long after the last demand the last one of a kind goes.
     pub idle_for: Duration,
-    /// How long a claimed one waits for its `create`.
-    pub claim_for: Duration,
+    /// How long a reserved one waits for its `create`.
+    pub reserved_for: Duration,
     /// How many are made at the same time.
     pub at_once: usize,
     /// Where the kernel tells about memory.
@@ -61,7 +61,7 @@ impl Default for PoolConfig {
             max_per_template: 8,
             memory_bytes: total / MEMORY_PART,
             idle_for: Duration::from_mins(5),
-            claim_for: Duration::from_secs(10),
+            reserved_for: Duration::from_secs(10),
             at_once: Refill::of_this_machine().at_once,
             meminfo,
         }

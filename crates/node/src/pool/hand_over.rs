@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Instant};
 
 use soulbox_guest::{Guest, InitUpdate, RuntimeDial};
-use soulbox_runtime::{Error, LogLevel, Result, SandboxStatus, WarmWish};
+use soulbox_runtime::{Error, LogLevel, PoolKey, Result, SandboxStatus};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
 use tokio::{sync::watch, time::timeout};
 
-use super::shelves::Claim;
+use super::warm::WarmReservation;
 use crate::{
     LocalNode, creates::Create, entry::Entry, folder::Folder, local::blocking, metrics::History,
 };
@@ -22,21 +22,21 @@ struct Taken {
 }
 
 impl LocalNode {
-    /// Serves a create with a claimed member. `None`: it has to be made, with the same id; nothing
+    /// Serves a create with a reserved member. `None`: it has to be made, with the same id; nothing
     /// is left of the member.
     pub(crate) async fn hand_over(
         self: &Arc<Self>,
         spec: &SandboxSpec,
         create: &Create<'_>,
     ) -> Result<Option<SandboxStatus>> {
-        let claimed = self.pool().shelves().redeem(&spec.id);
-        let Some(claim) = claimed else {
+        let reserved = self.pool().warm().redeem(&spec.id);
+        let Some(reservation) = reserved else {
             self.wait_for_end_of_waiting(&spec.id).await?;
             return Ok(None);
         };
-        match self.serve(spec, &claim, create).await {
+        match self.serve(spec, &reservation, create).await {
             Ok(status) => {
-                self.pool().shelves().served(&claim.wish);
+                self.pool().warm().served(&reservation.key);
                 Ok(Some(status))
             }
             Err(error) => {
@@ -44,8 +44,8 @@ impl LocalNode {
                     return Err(Error::SandboxNotFound(spec.id.clone()));
                 }
                 tracing::warn!(sandbox = %spec.id, %error, "a waiting sandbox cannot be used");
-                if claim.is_ready() {
-                    self.pool().shelves().failed(&claim.wish, Instant::now());
+                if reservation.is_ready() {
+                    self.pool().warm().failed(&reservation.key, Instant::now());
                 }
                 // Not the user's end: theirs is about to be made.
                 self.make_nobodys(&spec.id);
@@ -59,12 +59,12 @@ impl LocalNode {
     async fn serve(
         self: &Arc<Self>,
         spec: &SandboxSpec,
-        claim: &Claim,
+        reservation: &WarmReservation,
         create: &Create<'_>,
     ) -> Result<SandboxStatus> {
         self.check_disk()?;
-        let taken = self.take(&claim.wish, spec)?;
-        if let Some(ready) = &claim.ready {
+        let taken = self.take(&reservation.key, spec)?;
+        if let Some(ready) = &reservation.ready {
             tokio::select! {
                 () = create.killed.cancelled() => {
                     return Err(Error::SandboxNotFound(spec.id.clone()));
@@ -76,8 +76,8 @@ impl LocalNode {
     }
 
     /// From here on it is the user's in memory: told, counted and ended as theirs.
-    fn take(&self, member: &WarmWish, wish: &SandboxSpec) -> Result<Taken> {
-        if !can_become(member, wish) {
+    fn take(&self, member: &PoolKey, wish: &SandboxSpec) -> Result<Taken> {
+        if PoolKey::of(wish).as_ref() != Some(member) {
             return Err(Error::Unsupported {
                 tier: self.runtime().tier(),
                 what: "this wish for a waiting sandbox",
@@ -223,7 +223,7 @@ impl LocalNode {
         self.runtime().set_network(&new.id, &new.network).await
     }
 
-    /// A claim that came too late: the sandbox is being ended, and its id is free after that.
+    /// A reservation that was released before its create came: the sandbox is being ended, and its id is free after that.
     async fn wait_for_end_of_waiting(self: &Arc<Self>, id: &SandboxId) -> Result<()> {
         let waiting = {
             let entries = self.entries().lock();
@@ -234,14 +234,4 @@ impl LocalNode {
         }
         Ok(())
     }
-}
-
-/// Disk, volumes and what it stands on cannot be changed in a running sandbox.
-fn can_become(member: &WarmWish, spec: &SandboxSpec) -> bool {
-    spec.purpose == Purpose::User
-        && spec.snapshot.is_none()
-        && spec.volumes.is_empty()
-        && spec.template == member.template
-        && spec.build == member.build
-        && spec.limits.disk_mib == member.disk_mib
 }

@@ -1,4 +1,4 @@
-//! The task that fills and empties the shelves.
+//! The task that fills and empties the pool.
 
 use std::{
     sync::{Arc, Weak},
@@ -6,11 +6,10 @@ use std::{
 };
 
 use soulbox_guest::{Guest, RuntimeDial};
-use soulbox_runtime::{Error, Node, Result, Stats, WarmWish};
+use soulbox_runtime::{Error, PoolKey, Result, Stats};
 use soulbox_template::Template;
 use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId,
-    UnixMillis,
+    Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -22,7 +21,7 @@ use super::{
     Pool,
     config::LONGEST_CALM,
     pressure::{Memory, Pressure},
-    shelves::{Made, Member, Starting},
+    warm::{Made, Member, Starting},
 };
 use crate::{LocalNode, folder::Warm, local::blocking};
 
@@ -46,10 +45,10 @@ pub(crate) async fn keep(node: Weak<LocalNode>) {
     let mut making = JoinSet::new();
     loop {
         let Some(here) = node.upgrade() else { return };
-        here.empty_shelves().await;
+        here.empty_pool().await;
         let pool = Arc::clone(here.pool());
         wait_for_calm(&pool).await;
-        here.fill_shelves(&mut making, &turns);
+        here.fill_pool(&mut making, &turns);
         drop(here);
         tokio::select! {
             () = pool.changed.notified() => {}
@@ -71,33 +70,30 @@ async fn wait_for_calm(pool: &Pool) {
 }
 
 impl LocalNode {
-    async fn empty_shelves(self: &Arc<Self>) {
+    async fn empty_pool(self: &Arc<Self>) {
         let pool = self.pool();
-        let current = |wish: &WarmWish| self.current_build(wish).map(|t| t.build_id.clone());
-        let mut unwanted = pool.shelves().sweep(&pool.config, Instant::now(), current);
+        let current = |key: &PoolKey| self.current_build(key).map(|t| t.build_id.clone());
+        let mut unwanted = pool.warm().sweep(&pool.config, Instant::now(), current);
         if self.pressure().await == Pressure::High {
-            unwanted.extend(pool.shelves().give_up_all());
+            unwanted.extend(pool.warm().give_up_all());
         } else if self.warm_memory() > pool.config.memory_bytes {
             unwanted.extend(pool.give_up_one());
         }
         for id in unwanted {
             let node = Arc::clone(self);
-            tokio::spawn(async move {
-                node.finish(&id, EndReason::Killed, "not needed any more")
-                    .await;
-            });
+            tokio::spawn(async move { node.finish_nobodys(&id, "not needed any more").await });
         }
     }
 
-    fn fill_shelves(self: &Arc<Self>, making: &mut JoinSet<()>, turns: &Arc<Semaphore>) {
+    fn fill_pool(self: &Arc<Self>, making: &mut JoinSet<()>, turns: &Arc<Semaphore>) {
         let pool = self.pool();
         while self.has_room() {
-            let lacking = pool.shelves().lacking(&pool.config, Instant::now());
-            let Some(wish) = lacking.filter(|wish| self.has_memory_for(wish)) else {
+            let lacking = pool.warm().lacking(&pool.config, Instant::now());
+            let Some(key) = lacking.filter(|key| self.has_memory_for(key)) else {
                 return;
             };
-            pool.shelves().begin(&wish);
-            making.spawn(Arc::clone(self).make_one(wish, Arc::clone(turns)));
+            pool.warm().begin(&key);
+            making.spawn(Arc::clone(self).make_one(key, Arc::clone(turns)));
         }
     }
 
@@ -106,13 +102,13 @@ impl LocalNode {
         self.free_places() > 1 && self.check_disk().is_ok()
     }
 
-    fn has_memory_for(&self, wish: &WarmWish) -> bool {
+    fn has_memory_for(&self, key: &PoolKey) -> bool {
         let pool = self.pool();
-        let guess = |wish: &WarmWish| {
-            let limit = self.current_build(wish).map(|t| t.limits.memory_bytes());
+        let guess = |key: &PoolKey| {
+            let limit = self.current_build(key).map(|t| t.limits.memory_bytes());
             limit.unwrap_or_default() / GUESS_PART
         };
-        let expected = pool.shelves().expected(wish, guess);
+        let expected = pool.warm().expected(key, guess);
         let memory = pool.memory();
         let enough = memory.is_none_or(|memory| {
             let after = Memory {
@@ -138,7 +134,7 @@ impl LocalNode {
 
     /// What the waiting ones use, as last measured.
     fn warm_memory(&self) -> u64 {
-        let waiting = self.pool().shelves().waiting();
+        let waiting = self.pool().warm().waiting();
         waiting.iter().filter_map(|id| self.memory_of(id)).sum()
     }
 
@@ -158,46 +154,44 @@ impl LocalNode {
         let _anyway = timeout(GIVE_WAY, self.creates().nobody_waits()).await;
     }
 
-    async fn make_one(self: Arc<Self>, wish: WarmWish, turns: Arc<Semaphore>) {
+    async fn make_one(self: Arc<Self>, key: PoolKey, turns: Arc<Semaphore>) {
         let pool = self.pool();
         // Never closed; without a turn it would only be less polite.
         let turn = turns.acquire_owned().await.ok();
         self.give_way_to_users().await;
-        let Some(template) = self.current_build(&wish) else {
+        let Some(template) = self.current_build(&key) else {
             // Gone meanwhile: the next sweep forgets the kind.
-            pool.shelves().not_begun(&wish, Instant::now());
+            pool.warm().not_begun(&key, Instant::now());
             return;
         };
-        let spec = spec_of(self.ready_id(), &wish, &template);
+        let slot = self.reserve_prepared();
+        let spec = spec_of(slot.id().clone(), &key, &template);
         let member = Member {
             id: spec.id.clone(),
             build_id: template.build_id.clone(),
         };
-        let starting = pool.shelves().start(&wish, member);
-        let made = self.make_member(&wish, &spec, &starting, turn).await;
+        let starting = pool.warm().start(&key, member);
+        let made = self.make_member(&key, &spec, &starting, turn).await;
         match &made {
             Ok(()) => {}
             Err(error @ Error::NoCapacity { .. }) => {
-                tracing::debug!(template = %wish.template, %error, "no room for the pool");
+                tracing::debug!(template = %key.template, %error, "no room for the pool");
             }
             Err(error) => {
-                tracing::warn!(template = %wish.template, %error, "no sandbox for the pool");
+                tracing::warn!(template = %key.template, %error, "no sandbox for the pool");
             }
         }
         let is_ready = made.is_ok();
-        let became = pool
-            .shelves()
-            .made(&wish, &starting, is_ready, Instant::now());
+        let became = pool.warm().made(&key, &starting, is_ready, Instant::now());
         if is_ready && became == Made::Unwanted {
-            self.finish(&spec.id, EndReason::Killed, "not needed any more")
-                .await;
+            self.finish_nobodys(&spec.id, "not needed any more").await;
         }
     }
 
     /// On error nothing is left.
     async fn make_member(
         self: &Arc<Self>,
-        wish: &WarmWish,
+        key: &PoolKey,
         spec: &SandboxSpec,
         starting: &Starting,
         turn: Option<OwnedSemaphorePermit>,
@@ -205,11 +199,11 @@ impl LocalNode {
         let set_aside = self.make(spec).await?;
         self.open_up_in_turn(spec, turn).await?;
         drop(set_aside);
-        if !starting.is_claimed() {
+        if !starting.is_reserved() {
             self.rehearse(spec).await;
             self.sample(&spec.id).await;
             if let Some(stats) = self.last_stats_of(&spec.id) {
-                self.pool().shelves().measured(wish, stats.memory_bytes);
+                self.pool().warm().measured(key, stats.memory_bytes);
                 self.learn(spec, &stats);
             }
         }
@@ -233,21 +227,21 @@ impl LocalNode {
     }
 }
 
-fn spec_of(id: SandboxId, wish: &WarmWish, template: &Template) -> SandboxSpec {
+fn spec_of(id: SandboxId, key: &PoolKey, template: &Template) -> SandboxSpec {
     let now = UnixMillis::now();
     #[expect(clippy::expect_used, reason = "a constant")]
     let tenant: TenantId = NOBODY.parse().expect("a UUID");
     SandboxSpec {
         id,
         tenant,
-        template: wish.template.clone(),
-        build: wish.build.clone(),
+        template: key.template.clone(),
+        build: key.build.clone(),
         purpose: Purpose::Warm,
         snapshot: None,
         volumes: Vec::new(),
         alias: None,
         limits: Limits {
-            disk_mib: wish.disk_mib,
+            disk_mib: key.disk_mib,
             ..template.limits
         },
         env: [].into(),

@@ -68,7 +68,17 @@ pub(crate) struct Machine {
     /// When set, envd does not answer.
     pub(crate) mute: Mutex<bool>,
     pub(crate) memory_bytes: Mutex<u64>,
+    pub(crate) slots: Mutex<PreparedSlots>,
     pub(crate) folder: Mutex<PathBuf>,
+}
+
+/// By the ids of their sandboxes.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedSlots {
+    pub(crate) ready: Vec<SandboxId>,
+    pub(crate) reserved: HashSet<SandboxId>,
+    pub(crate) used: Vec<SandboxId>,
+    pub(crate) released: Vec<SandboxId>,
 }
 
 /// When something fails.
@@ -115,6 +125,20 @@ impl Runtime for MemoryRuntime {
         Tier::Jail
     }
 
+    fn reserve(&self) -> Option<SandboxId> {
+        let mut slots = self.0.slots.lock();
+        let id = slots.ready.pop()?;
+        slots.reserved.insert(id.clone());
+        Some(id)
+    }
+
+    fn release(&self, id: &SandboxId) {
+        let mut slots = self.0.slots.lock();
+        if slots.reserved.remove(id) {
+            slots.released.push(id.clone());
+        }
+    }
+
     async fn create(
         &self,
         spec: &SandboxSpec,
@@ -124,6 +148,12 @@ impl Runtime for MemoryRuntime {
         let gate = self.0.gate.lock().clone();
         if let Some(gate) = gate {
             gate.notified().await;
+        }
+        {
+            let mut slots = self.0.slots.lock();
+            if slots.reserved.remove(&spec.id) {
+                slots.used.push(spec.id.clone());
+            }
         }
         let is_warm = spec.purpose == Purpose::Warm;
         if *self.0.fail_creates.lock() || (is_warm && *self.0.fail_warm.lock()) {

@@ -112,10 +112,6 @@ impl FakeNode {
 
 #[async_trait]
 impl Node for FakeNode {
-    fn claim_warm(&self, _: &soulbox_runtime::WarmWish) -> Option<SandboxId> {
-        None
-    }
-
     async fn export(
         &self,
         id: &SandboxId,

@@ -1,4 +1,4 @@
-//! Making berths, and keeping some ready.
+//! Preparing slots, and keeping some ready.
 
 use std::{
     io,
@@ -14,36 +14,36 @@ use soulbox_types::{SandboxId, guest::BerthSpec};
 
 use crate::{
     Jail,
-    berth::Berth,
     blocking::blocking,
     jail::DEATH_LIMIT,
     launch::{Parked, park},
     network::network_error,
+    prepared::PreparedSlot,
 };
 
-/// Promises are looked after, and what failed is tried again.
+/// Those that died are replaced, and what failed is tried again.
 const TICK: Duration = Duration::from_secs(5);
 /// A create may be under way right now; its user goes first.
 const GIVE_WAY: Duration = Duration::from_millis(20);
 
-/// Keeps berths ready until the jail is closed or gone.
+/// Keeps slots prepared until the jail is closed or gone.
 pub(crate) async fn keep_ready(jail: Weak<Jail>) {
     loop {
         let Some(here) = jail.upgrade() else { return };
-        if here.berths.is_closed() {
+        if here.prepared.is_closed() {
             return;
         }
-        for berth in here.berths.unwanted(Instant::now()) {
-            here.scrap(berth).await;
+        for slot in here.prepared.unwanted(Instant::now()) {
+            here.scrap(slot).await;
         }
         let more = here.make_one_ready().await;
         if more {
             continue;
         }
-        let berths = Arc::clone(&here.berths);
+        let prepared = Arc::clone(&here.prepared);
         drop(here);
         tokio::select! {
-            () = berths.changed.notified() => tokio::time::sleep(GIVE_WAY).await,
+            () = prepared.changed.notified() => tokio::time::sleep(GIVE_WAY).await,
             () = tokio::time::sleep(TICK) => {}
         }
     }
@@ -52,28 +52,28 @@ pub(crate) async fn keep_ready(jail: Weak<Jail>) {
 impl Jail {
     /// `false`: enough are ready, or no more can be made now.
     async fn make_one_ready(&self) -> bool {
-        let Some(limits) = self.berths.begin() else {
+        let Some(limits) = self.prepared.begin() else {
             return false;
         };
         let made = match self.network.acquire().await.map_err(network_error) {
-            Ok(slot) => self.berth(SandboxId::random(), slot, limits).await,
+            Ok(slot) => self.prepare(SandboxId::random(), slot, limits).await,
             Err(error) => Err(error),
         };
-        let made = made.inspect_err(|error| tracing::debug!(%error, "no berth was made ahead"));
+        let made = made.inspect_err(|error| tracing::debug!(%error, "no slot was prepared"));
         let is_made = made.is_ok();
-        if let Some(unwanted) = self.berths.made(made.ok()) {
+        if let Some(unwanted) = self.prepared.made(made.ok()) {
             self.scrap(unwanted).await;
         }
         is_made
     }
 
-    /// A berth in this slot. On error nothing is left.
-    pub(crate) async fn berth(
+    /// On error nothing is left.
+    pub(crate) async fn prepare(
         &self,
         id: SandboxId,
         slot: Slot,
         limits: CgroupLimits,
-    ) -> Result<Berth> {
+    ) -> Result<PreparedSlot> {
         let made = async {
             let (cgroup, ()) =
                 tokio::try_join!(self.make_cgroup(&id, &limits), self.warm_cgroups())?;
@@ -82,7 +82,7 @@ impl Jail {
             Ok((cgroup, first_id, init))
         };
         match made.await {
-            Ok((cgroup, first_id, init)) => Ok(Berth {
+            Ok((cgroup, first_id, init)) => Ok(PreparedSlot {
                 id,
                 init,
                 cgroup,
@@ -118,14 +118,15 @@ impl Jail {
         park(&self.inits, &spec).await
     }
 
-    /// Removes a berth that nobody will use.
-    pub(crate) async fn scrap(&self, berth: Berth) {
-        let Berth { id, init, slot, .. } = berth;
+    /// Removes a prepared slot that nobody will use.
+    pub(crate) async fn scrap(&self, prepared: PreparedSlot) {
+        let PreparedSlot { id, init, slot, .. } = prepared;
         init.leave().await;
         if let Err(error) = self.clean_up(&id).await {
-            tracing::warn!(%error, "the cgroup of an unused berth stays; the next start removes it");
+            tracing::warn!(%error, "the cgroup of an unused slot stays; the next start removes it");
         }
         drop(slot);
+        self.prepared.removed(&id);
     }
 
     async fn make_cgroup(&self, id: &SandboxId, limits: &CgroupLimits) -> Result<Cgroup> {

@@ -1,4 +1,4 @@
-//! Who is ready, who is claimed, who is on the way. Memory only; no I/O.
+//! Who is ready, who is reserved, who is on the way. Memory only; no I/O.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_runtime::WarmWish;
+use soulbox_runtime::PoolKey;
 use soulbox_types::{SandboxId, SandboxState};
 use tokio::sync::watch;
 
@@ -35,7 +35,7 @@ pub(crate) struct Member {
 #[derive(Debug)]
 pub(super) struct Starting {
     member: Member,
-    claimed: AtomicBool,
+    reserved: AtomicBool,
     /// Turns true when it is; dropped before that when it fails.
     ready: watch::Sender<bool>,
 }
@@ -46,8 +46,8 @@ impl Starting {
     }
 
     /// A create waits for it.
-    pub(super) fn is_claimed(&self) -> bool {
-        self.claimed.load(Ordering::SeqCst)
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reserved.load(Ordering::SeqCst)
     }
 }
 
@@ -56,14 +56,14 @@ impl Starting {
 pub(super) enum Made {
     /// It waits for a create.
     Kept,
-    /// It is up to the create that has claimed it.
-    Claimed,
+    /// It is up to the create that has reserved it.
+    Reserved,
     /// There is no place for it (any more), or it failed.
     Unwanted,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct Kind {
     ready: VecDeque<Member>,
     /// On the way for nobody in particular, those among them that have not begun included.
     making: usize,
@@ -80,40 +80,40 @@ struct Shelf {
 
 /// A member that is promised to one create.
 #[derive(Debug)]
-pub(super) struct Claim {
-    pub(super) wish: WarmWish,
-    /// Of one that was claimed before it was ready.
+pub(super) struct WarmReservation {
+    pub(super) key: PoolKey,
+    /// Of one that was reserved before it was ready.
     pub(super) ready: Option<watch::Receiver<bool>>,
     until: Instant,
 }
 
-impl Claim {
+impl WarmReservation {
     pub(super) fn is_ready(&self) -> bool {
         self.ready.as_ref().is_none_or(|ready| *ready.borrow())
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Shelves {
-    kinds: HashMap<WarmWish, Shelf>,
-    claimed: HashMap<SandboxId, Claim>,
-    /// Taken off their shelves to be ended.
+pub(crate) struct WarmPool {
+    kinds: HashMap<PoolKey, Kind>,
+    reserved: HashMap<SandboxId, WarmReservation>,
+    /// To be ended.
     unwanted: Vec<SandboxId>,
     idle_for: Duration,
-    claim_for: Duration,
+    reserved_for: Duration,
     hits: u64,
     misses: u64,
     closed: bool,
 }
 
-impl Shelves {
+impl WarmPool {
     pub(super) fn new(config: &PoolConfig) -> Self {
         Self {
             kinds: HashMap::new(),
-            claimed: HashMap::new(),
+            reserved: HashMap::new(),
             unwanted: Vec::new(),
             idle_for: config.idle_for,
-            claim_for: config.claim_for,
+            reserved_for: config.reserved_for,
             hits: 0,
             misses: 0,
             closed: false,
@@ -130,33 +130,33 @@ impl Shelves {
     }
 
     fn ready(&self) -> usize {
-        self.kinds.values().map(|shelf| shelf.ready.len()).sum()
+        self.kinds.values().map(|kind| kind.ready.len()).sum()
     }
 
     fn making(&self) -> usize {
-        self.kinds.values().map(|shelf| shelf.making).sum()
+        self.kinds.values().map(|kind| kind.making).sum()
     }
 
-    pub(super) fn note_demand(&mut self, wish: &WarmWish, now: Instant) {
+    pub(super) fn note_demand(&mut self, key: &PoolKey, now: Instant) {
         let idle_for = self.idle_for;
-        let shelf = self.kinds.entry(wish.clone()).or_default();
-        shelf.demand.note(now, idle_for);
+        let kind = self.kinds.entry(key.clone()).or_default();
+        kind.demand.note(now, idle_for);
     }
 
     /// The longest waiting one that serves or, if there is none, the one whose making is furthest.
     /// Those that are ready and do not serve any more are let go. `state_of`: of one that is
     /// nobody's.
-    pub(super) fn claim(
+    pub(super) fn reserve(
         &mut self,
-        wish: &WarmWish,
+        key: &PoolKey,
         build_id: &str,
         now: Instant,
         state_of: impl Fn(&SandboxId) -> Option<SandboxState>,
     ) -> Option<SandboxId> {
-        let shelf = self.kinds.get_mut(wish)?;
-        while let Some(member) = shelf.ready.pop_front() {
+        let kind = self.kinds.get_mut(key)?;
+        while let Some(member) = kind.ready.pop_front() {
             if member.build_id == build_id && state_of(&member.id) == Some(SandboxState::Running) {
-                return Some(self.promise(wish, member.id, None, now));
+                return Some(self.keep_for_create(key, member.id, None, now));
             }
             self.unwanted.push(member.id);
         }
@@ -165,63 +165,63 @@ impl Shelves {
             starting.member.build_id == build_id
                 && matches!(state, Some(SandboxState::Creating | SandboxState::Running))
         };
-        if let Some(place) = shelf.starting.iter().position(is_here)
-            && let Some(starting) = shelf.starting.remove(place)
+        if let Some(place) = kind.starting.iter().position(is_here)
+            && let Some(starting) = kind.starting.remove(place)
         {
-            shelf.making = shelf.making.saturating_sub(1);
-            starting.claimed.store(true, Ordering::SeqCst);
+            kind.making = kind.making.saturating_sub(1);
+            starting.reserved.store(true, Ordering::SeqCst);
             let (id, ready) = (starting.member.id.clone(), starting.ready.subscribe());
-            return Some(self.promise(wish, id, Some(ready), now));
+            return Some(self.keep_for_create(key, id, Some(ready), now));
         }
         self.misses += 1;
         None
     }
 
-    fn promise(
+    fn keep_for_create(
         &mut self,
-        wish: &WarmWish,
+        key: &PoolKey,
         id: SandboxId,
         ready: Option<watch::Receiver<bool>>,
         now: Instant,
     ) -> SandboxId {
         self.hits += 1;
-        let claim = Claim {
-            wish: wish.clone(),
+        let reservation = WarmReservation {
+            key: key.clone(),
             ready,
-            until: now + self.claim_for,
+            until: now + self.reserved_for,
         };
-        self.claimed.insert(id.clone(), claim);
+        self.reserved.insert(id.clone(), reservation);
         id
     }
 
-    /// The claim is used up: nobody else can use it.
-    pub(super) fn redeem(&mut self, id: &SandboxId) -> Option<Claim> {
-        self.claimed.remove(id)
+    /// The reservation is used up: nobody else can use it.
+    pub(super) fn redeem(&mut self, id: &SandboxId) -> Option<WarmReservation> {
+        self.reserved.remove(id)
     }
 
-    /// The claim will not be used. Somebody may have written its id down, so nobody else gets it.
+    /// The reservation will not be used. Somebody may have written its id down, so nobody else gets it.
     pub(super) fn release(&mut self, id: &SandboxId) -> bool {
-        let released = self.claimed.remove(id).is_some();
+        let released = self.reserved.remove(id).is_some();
         if released {
             self.unwanted.push(id.clone());
         }
         released
     }
 
-    pub(super) fn measured(&mut self, wish: &WarmWish, bytes: u64) {
-        if let Some(shelf) = self.kinds.get_mut(wish) {
-            shelf.measured = Some(bytes);
+    pub(super) fn measured(&mut self, key: &PoolKey, bytes: u64) {
+        if let Some(kind) = self.kinds.get_mut(key) {
+            kind.measured = Some(bytes);
         }
     }
 
     /// The memory that those on the way will use, and one more of this kind.
-    pub(super) fn expected(&self, one_more: &WarmWish, guess: impl Fn(&WarmWish) -> u64) -> u64 {
-        let each = |(wish, shelf): (&WarmWish, &Shelf)| {
-            let count = shelf.making + usize::from(wish == one_more);
+    pub(super) fn expected(&self, one_more: &PoolKey, guess: impl Fn(&PoolKey) -> u64) -> u64 {
+        let each = |(key, kind): (&PoolKey, &Kind)| {
+            let count = kind.making + usize::from(key == one_more);
             match count {
                 0 => 0,
                 count => {
-                    let each = shelf.measured.unwrap_or_else(|| guess(wish));
+                    let each = kind.measured.unwrap_or_else(|| guess(key));
                     each.saturating_mul(count as u64)
                 }
             }
@@ -230,27 +230,27 @@ impl Shelves {
     }
 
     /// One of this kind is on the way.
-    pub(super) fn begin(&mut self, wish: &WarmWish) {
-        self.kinds.entry(wish.clone()).or_default().making += 1;
+    pub(super) fn begin(&mut self, key: &PoolKey) {
+        self.kinds.entry(key.clone()).or_default().making += 1;
     }
 
     /// One that is on the way will not be made.
-    pub(super) fn not_begun(&mut self, wish: &WarmWish, now: Instant) {
-        if let Some(shelf) = self.kinds.get_mut(wish) {
-            shelf.making = shelf.making.saturating_sub(1);
+    pub(super) fn not_begun(&mut self, key: &PoolKey, now: Instant) {
+        if let Some(kind) = self.kinds.get_mut(key) {
+            kind.making = kind.making.saturating_sub(1);
         }
-        self.failed(wish, now);
+        self.failed(key, now);
     }
 
-    /// One that is on the way begins, and can be claimed from now on.
-    pub(super) fn start(&mut self, wish: &WarmWish, member: Member) -> Arc<Starting> {
+    /// One that is on the way begins, and can be reserved from now on.
+    pub(super) fn start(&mut self, key: &PoolKey, member: Member) -> Arc<Starting> {
         let starting = Arc::new(Starting {
             member,
-            claimed: AtomicBool::new(false),
+            reserved: AtomicBool::new(false),
             ready: watch::Sender::new(false),
         });
-        if let Some(shelf) = self.kinds.get_mut(wish) {
-            shelf.starting.push_back(Arc::clone(&starting));
+        if let Some(kind) = self.kinds.get_mut(key) {
+            kind.starting.push_back(Arc::clone(&starting));
         }
         starting
     }
@@ -258,143 +258,145 @@ impl Shelves {
     /// Its making is over.
     pub(super) fn made(
         &mut self,
-        wish: &WarmWish,
+        key: &PoolKey,
         starting: &Arc<Starting>,
         is_ready: bool,
         now: Instant,
     ) -> Made {
         if !is_ready {
-            self.failed(wish, now);
-        } else if let Some(shelf) = self.kinds.get_mut(wish) {
-            shelf.gets_ready = true;
+            self.failed(key, now);
+        } else if let Some(kind) = self.kinds.get_mut(key) {
+            kind.gets_ready = true;
         }
-        if starting.is_claimed() {
+        if starting.is_reserved() {
             if is_ready {
                 starting.ready.send_replace(true);
             }
-            return Made::Claimed;
+            return Made::Reserved;
         }
-        let Some(shelf) = self.kinds.get_mut(wish) else {
+        let Some(kind) = self.kinds.get_mut(key) else {
             return Made::Unwanted;
         };
         let is_it = |other: &Arc<Starting>| Arc::ptr_eq(other, starting);
-        let Some(place) = shelf.starting.iter().position(is_it) else {
+        let Some(place) = kind.starting.iter().position(is_it) else {
             // Of a kind that was given up and came back.
             return Made::Unwanted;
         };
-        shelf.starting.remove(place);
-        shelf.making = shelf.making.saturating_sub(1);
+        kind.starting.remove(place);
+        kind.making = kind.making.saturating_sub(1);
         if self.closed || !is_ready {
             return Made::Unwanted;
         }
-        shelf.ready.push_back(starting.member.clone());
+        kind.ready.push_back(starting.member.clone());
         Made::Kept
     }
 
-    pub(super) fn failed(&mut self, wish: &WarmWish, now: Instant) {
-        if let Some(shelf) = self.kinds.get_mut(wish) {
-            let pause = FIRST_PAUSE * 2_u32.saturating_pow(shelf.failures.min(16));
-            shelf.failures += 1;
-            shelf.gets_ready = false;
-            shelf.not_before = now.checked_add(pause.min(LONGEST_PAUSE));
+    pub(super) fn failed(&mut self, key: &PoolKey, now: Instant) {
+        if let Some(kind) = self.kinds.get_mut(key) {
+            let pause = FIRST_PAUSE * 2_u32.saturating_pow(kind.failures.min(16));
+            kind.failures += 1;
+            kind.gets_ready = false;
+            kind.not_before = now.checked_add(pause.min(LONGEST_PAUSE));
         }
     }
 
     /// One of this kind serves a user: whatever failed before is mended.
-    pub(super) fn served(&mut self, wish: &WarmWish) {
-        if let Some(shelf) = self.kinds.get_mut(wish) {
-            shelf.failures = 0;
-            shelf.not_before = None;
+    pub(super) fn served(&mut self, key: &PoolKey) {
+        if let Some(kind) = self.kinds.get_mut(key) {
+            kind.failures = 0;
+            kind.not_before = None;
         }
     }
 
-    /// Of which kind it was, if it waited or was claimed.
-    pub(super) fn forget(&mut self, id: &SandboxId) -> Option<WarmWish> {
-        if let Some(claim) = self.claimed.remove(id) {
-            return Some(claim.wish);
+    /// Of which kind it was, if it waited or was reserved.
+    pub(super) fn forget(&mut self, id: &SandboxId) -> Option<PoolKey> {
+        if let Some(reservation) = self.reserved.remove(id) {
+            return Some(reservation.key);
         }
-        for (wish, shelf) in &mut self.kinds {
-            if let Some(place) = shelf.ready.iter().position(|member| member.id == *id) {
-                shelf.ready.remove(place);
-                return Some(wish.clone());
+        for (key, kind) in &mut self.kinds {
+            if let Some(place) = kind.ready.iter().position(|member| member.id == *id) {
+                kind.ready.remove(place);
+                return Some(key.clone());
             }
         }
         None
     }
 
     pub(super) fn retire(&mut self, build: &str) {
-        for shelf in self.kinds.values_mut() {
-            let (old, kept) = shelf
+        for kind in self.kinds.values_mut() {
+            let (old, kept) = kind
                 .ready
                 .drain(..)
                 .partition(|member| member.build_id == build);
-            shelf.ready = kept;
+            kind.ready = kept;
             self.unwanted
                 .extend(old.into_iter().map(|member: Member| member.id));
         }
         self.kinds
-            .retain(|wish, _| wish.build.as_deref() != Some(build));
+            .retain(|key, _| key.build.as_deref() != Some(build));
     }
 
     /// Nobody waits any more, and nobody will.
     pub(super) fn close(&mut self) {
         self.closed = true;
         self.kinds.clear();
-        self.claimed.clear();
+        self.reserved.clear();
     }
 
-    /// Takes off their shelves: who is too many, whose build is not `current` any more, and whose
-    /// claim was not used. Returns everybody to end.
+    /// Takes out: who is too many, whose build is not `current` any more, and whose
+    /// reservation was not used. Returns everybody to end.
     pub(super) fn sweep(
         &mut self,
         config: &PoolConfig,
         now: Instant,
-        current: impl Fn(&WarmWish) -> Option<String>,
+        current: impl Fn(&PoolKey) -> Option<String>,
     ) -> Vec<SandboxId> {
-        for (wish, shelf) in &mut self.kinds {
-            let build = current(wish);
-            let target = shelf.demand.target(now, config.max_per_template);
-            let (kept, mut old): (VecDeque<_>, VecDeque<_>) = shelf
+        for (key, kind) in &mut self.kinds {
+            let build = current(key);
+            let target = kind.demand.target(now, config.max_per_template);
+            let (kept, mut old): (VecDeque<_>, VecDeque<_>) = kind
                 .ready
                 .drain(..)
                 .partition(|member| Some(&member.build_id) == build.as_ref());
-            shelf.ready = kept;
-            while shelf.ready.len() > target {
-                old.extend(shelf.ready.pop_front());
+            kind.ready = kept;
+            while kind.ready.len() > target {
+                old.extend(kind.ready.pop_front());
             }
             self.unwanted
                 .extend(old.into_iter().map(|member| member.id));
         }
-        self.kinds.retain(|_, shelf| {
-            shelf.making > 0 || !shelf.ready.is_empty() || !shelf.demand.is_over(now)
+        self.kinds.retain(|_, kind| {
+            kind.making > 0 || !kind.ready.is_empty() || !kind.demand.is_over(now)
         });
-        let late = self.claimed.extract_if(|_, claim| now >= claim.until);
+        let late = self
+            .reserved
+            .extract_if(|_, reservation| now >= reservation.until);
         self.unwanted.extend(late.map(|(id, _)| id));
         std::mem::take(&mut self.unwanted)
     }
 
     /// The kind that lacks most, when there is room for one more. Of a full pool, the kind that
     /// has most makes room for one that has none.
-    pub(super) fn lacking(&mut self, config: &PoolConfig, now: Instant) -> Option<WarmWish> {
+    pub(super) fn lacking(&mut self, config: &PoolConfig, now: Instant) -> Option<PoolKey> {
         if self.closed {
             return None;
         }
         let full = self.ready() + self.making() >= config.max_total;
         let unproven = (config.max_total / UNPROVEN_PART).max(LEAST_UNPROVEN);
-        let lacks = self.kinds.iter_mut().filter_map(|(wish, shelf)| {
-            if shelf.not_before.is_some_and(|time| now < time) {
+        let lacks = self.kinds.iter_mut().filter_map(|(key, kind)| {
+            if kind.not_before.is_some_and(|time| now < time) {
                 return None;
             }
             // One that never gets ready must not take the places of others.
-            if !shelf.gets_ready && shelf.making >= unproven {
+            if !kind.gets_ready && kind.making >= unproven {
                 return None;
             }
-            let target = shelf.demand.target(now, config.max_per_template);
-            let has = shelf.ready.len() + shelf.making;
+            let target = kind.demand.target(now, config.max_per_template);
+            let has = kind.ready.len() + kind.making;
             let missing = target.saturating_sub(has);
-            (missing > 0 && (has == 0 || !full)).then(|| (missing, wish.clone()))
+            (missing > 0 && (has == 0 || !full)).then(|| (missing, key.clone()))
         });
-        let (_, wish) = lacks.max_by_key(|(missing, _)| *missing)?;
+        let (_, key) = lacks.max_by_key(|(missing, _)| *missing)?;
         if full {
             let fullest = self.kinds.values_mut().max_by_key(|s| s.ready.len())?;
             if fullest.ready.len() < 2 {
@@ -403,10 +405,10 @@ impl Shelves {
             let given_up = fullest.ready.pop_front();
             self.unwanted.extend(given_up.map(|member| member.id));
         }
-        Some(wish)
+        Some(key)
     }
 
-    /// Takes one that waits off its shelf, for somebody who needs its place more.
+    /// Takes out one that waits, for somebody who needs its place more.
     pub(super) fn give_up_one(&mut self) -> Option<SandboxId> {
         let fullest = self.kinds.values_mut().max_by_key(|s| s.ready.len())?;
         fullest.ready.pop_front().map(|member| member.id)
@@ -418,7 +420,7 @@ impl Shelves {
     }
 
     pub(super) fn waiting(&self) -> Vec<SandboxId> {
-        let members = self.kinds.values().flat_map(|shelf| &shelf.ready);
+        let members = self.kinds.values().flat_map(|kind| &kind.ready);
         members.map(|member| member.id.clone()).collect()
     }
 }
