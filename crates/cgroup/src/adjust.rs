@@ -12,10 +12,10 @@ impl Cgroup {
     /// stays as it was. May take as long as that reclaim takes.
     pub fn set_limits(&self, limits: &CgroupLimits) -> Result<()> {
         // First what may fail for good reasons.
-        let (memory, rest): (Vec<_>, Vec<_>) =
-            self.hierarchies()
-                .filter(|h| h.is_used())
-                .partition(|h| h.has(Controller::Memory));
+        let (memory, rest): (Vec<_>, Vec<_>) = self
+            .hierarchies()
+            .filter(|h| h.is_used())
+            .partition(|h| h.has(Controller::Memory));
         for hierarchy in &memory {
             self.make_room(hierarchy, limits.memory_bytes)?;
         }

@@ -311,7 +311,10 @@ async fn a_sandbox_that_floods_with_questions_is_slowed_and_its_neighbour_is_ans
     let after = network.names();
     server.abort();
     drop((hog, neighbour));
-    eventually("the kernel forgets who asked", || bed.elements("asking") == 0).await;
+    eventually("the kernel forgets who asked", || {
+        bed.elements("asking") == 0
+    })
+    .await;
     network.close().await;
 
     for answer in answered {
