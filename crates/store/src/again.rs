@@ -12,6 +12,8 @@ use crate::{Error, Result};
 
 /// Of those that meet, one gets through each time.
 const TRIES: u32 = 20;
+/// Of which keys and rows are told to be wrong.
+const REFUSALS: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
@@ -21,19 +23,27 @@ where
     W: Future<Output = Result<T>>,
 {
     let mut wait = FIRST_WAIT;
-    let mut refused = false;
+    let mut refused = 0;
     for _ in 1..TRIES {
         match work().await {
             Err(error) if error.is_collision() => {}
             // A key that another writer has just taken, or a row that it has just removed, is told
-            // so as well. The next try sees for itself; when it ends in the same way, it is true.
-            Err(error) if error.is_refused_key() && !refused => refused = true,
+            // so as well. The next try sees for itself; what is told each time is true.
+            Err(error) if error.is_refused_key() && refused < REFUSALS => refused += 1,
             done => return done,
         }
         tokio::time::sleep(part_of(wait)).await;
         wait = (wait * 2).min(LONGEST_WAIT);
     }
     work().await
+}
+
+/// Whoever locks rows in the same order as all others never waits for somebody who waits for it:
+/// PostgreSQL takes a second to see that, each time.
+pub(crate) fn in_order<T>(rows: &[T], key: impl Fn(&T) -> &String) -> Vec<&T> {
+    let mut rows: Vec<_> = rows.iter().collect();
+    rows.sort_by(|one, other| key(one).cmp(key(other)));
+    rows
 }
 
 /// At random, so that those who met do not meet again.

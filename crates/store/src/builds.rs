@@ -4,7 +4,7 @@ use soulbox_types::{Limits, TemplateId, UnixMillis};
 
 use crate::{
     Error, Result, Store, TemplateRow, TemplateTagRow,
-    again::again,
+    again::{again, in_order},
     query::query,
     row::{self, Row},
 };
@@ -179,7 +179,7 @@ impl Store {
         .bind(row::column(at))
         .execute(&mut transaction)
         .await?;
-        for tag in tags {
+        for tag in in_order(tags, |tag| &tag.tag) {
             tag.upsert().execute(&mut transaction).await?;
         }
         transaction.commit().await

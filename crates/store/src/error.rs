@@ -110,6 +110,8 @@ impl Error {
     }
 
     pub(crate) fn code_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {
-        error.as_database_error().and_then(|error| error.code())
+        error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code)
     }
 }

@@ -165,7 +165,10 @@ fn from_row(row: &Row) -> Result<EventRow> {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::Row as _;
+
     use super::*;
+    use crate::pool::Pool;
 
     #[tokio::test]
     async fn events_of_one_sandbox_are_found_without_reading_those_of_its_tenant() {
@@ -173,6 +176,9 @@ mod tests {
         let store = Store::open(&folder.path().join("soulbox.db"))
             .await
             .unwrap();
+        let Pool::Sqlite(pool) = &store.pool else {
+            panic!("another database")
+        };
         for (sql, index) in [
             (OF_TENANT[0], "events_by_tenant"),
             (OF_TENANT[1], "events_by_tenant"),
@@ -180,14 +186,14 @@ mod tests {
             (OF_SANDBOX[1], "events_by_sandbox"),
         ] {
             let explain = format!("EXPLAIN QUERY PLAN {sql}");
-            let plan = query(sqlx::AssertSqlSafe(explain))
-                .fetch_all(&store.pool)
+            let plan = sqlx::query(sqlx::AssertSqlSafe(explain))
+                .fetch_all(pool)
                 .await
                 .unwrap();
             let [step] = plan.as_slice() else {
                 panic!("it sorts: {}", plan.len());
             };
-            let step = row::text(step, "detail").unwrap();
+            let step: String = step.get("detail");
             assert!(step.starts_with("SEARCH") && step.contains(index), "{step}");
         }
     }

@@ -2,7 +2,7 @@ use soulbox_types::{Limits, SandboxId, TemplateId, TenantId, UnixMillis};
 
 use crate::{
     Result, Store,
-    again::again,
+    again::{again, in_order},
     query::{Query, query},
     row::{self, Row},
 };
@@ -127,11 +127,13 @@ impl Store {
         build: &SnapshotBuildRow,
         tag: &SnapshotTagRow,
     ) -> Result<()> {
-        let mut transaction = self.pool.begin_alone().await?;
-        forget(&build.image).execute(&mut transaction).await?;
+        let mut transaction = self.pool.begin().await?;
+        // Changes nothing when it is there, and keeps everybody else who makes or deletes builds of
+        // it waiting.
         query(
             "INSERT INTO snapshots (template_id, tenant_id, name, created_at)
-             VALUES ($1, $2, $3, $4) ON CONFLICT (template_id) DO NOTHING",
+             VALUES ($1, $2, $3, $4)
+             ON CONFLICT (template_id) DO UPDATE SET created_at = snapshots.created_at",
         )
         .bind(snapshot.template.as_str())
         .bind(snapshot.tenant.as_str())
@@ -139,6 +141,7 @@ impl Store {
         .bind(row::column(snapshot.created_at))
         .execute(&mut transaction)
         .await?;
+        forget(&build.image).execute(&mut transaction).await?;
         query(
             "INSERT INTO snapshot_builds (id, template_id, image, source, base, base_build,
                                           cpu_millis, memory_mib, disk_mib, pids, created_at)
@@ -169,7 +172,7 @@ impl Store {
 
     async fn write_snapshot_tags(&self, tags: &[SnapshotTagRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for tag in tags {
+        for tag in in_order(tags, |tag| &tag.tag) {
             tag.upsert().execute(&mut transaction).await?;
         }
         transaction.commit().await
@@ -182,7 +185,7 @@ impl Store {
 
     async fn remove_snapshot_tags(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for tag in tags {
+        for tag in in_order(tags, |tag| tag) {
             query("DELETE FROM snapshot_tags WHERE template_id = $1 AND tag = $2")
                 .bind(template.as_str())
                 .bind(tag)
@@ -199,8 +202,10 @@ impl Store {
     }
 
     async fn remove_snapshot(&self, template: &TemplateId) -> Result<()> {
-        let mut transaction = self.pool.begin_alone().await?;
+        let mut transaction = self.pool.begin().await?;
         for sql in [
+            // Only to keep others waiting, as above.
+            "UPDATE snapshots SET created_at = created_at WHERE template_id = $1",
             "INSERT INTO doomed_images (image)
              SELECT image FROM snapshot_builds WHERE template_id = $1",
             "DELETE FROM snapshot_tags WHERE template_id = $1",

@@ -37,10 +37,13 @@ pub(crate) async fn open(path: &Path) -> Result<SqlitePool> {
         .before_acquire(|connection, _| Box::pin(clean::is_clean(connection)))
         .connect_with(options)
         .await?;
+    // Of processes that open a new file together, one makes the tables.
+    let mut alone = pool.begin_with("BEGIN IMMEDIATE").await?;
     migrate::migrator()
-        .run(&pool)
+        .run(&mut *alone)
         .await
         .map_err(migrate::explained)?;
+    alone.commit().await?;
     Ok(pool)
 }
 

@@ -2,7 +2,7 @@ use soulbox_types::{TemplateId, TenantId, UnixMillis};
 
 use crate::{
     Result, Store,
-    again::again,
+    again::{again, in_order},
     query::{Query, query},
     row::{self, Row},
 };
@@ -71,7 +71,7 @@ impl Store {
 
     async fn write_template_tags(&self, tags: &[TemplateTagRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for tag in tags {
+        for tag in in_order(tags, |tag| &tag.tag) {
             tag.upsert().execute(&mut transaction).await?;
         }
         transaction.commit().await
@@ -84,7 +84,7 @@ impl Store {
 
     async fn remove_template_tags(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for tag in tags {
+        for tag in in_order(tags, |tag| tag) {
             query("DELETE FROM template_tags WHERE template_id = $1 AND tag = $2")
                 .bind(template.as_str())
                 .bind(tag)
