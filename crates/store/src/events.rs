@@ -3,7 +3,7 @@ use soulbox_types::{SandboxId, TenantId, UnixMillis};
 
 use crate::{
     Result, Store,
-    again::again,
+    again::{again, in_order},
     query::query,
     row::{self, Row},
 };
@@ -76,7 +76,7 @@ impl Store {
 
     async fn write_events(&self, events: &[EventRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for event in events {
+        for event in in_order(events, |event| &event.id) {
             query(
                 "INSERT INTO events (id, tenant_id, sandbox_id, execution_id, template_id,
                                      build_id, kind, data, at, number)

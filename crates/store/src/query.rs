@@ -87,10 +87,23 @@ impl Query {
         Ok(rows)
     }
 
+    /// By a key.
     pub(crate) async fn fetch_optional<'a>(self, on: impl Into<On<'a>>) -> Result<Option<Row>> {
         let on = on.into();
+        if self.holds_nul() {
+            return Ok(None);
+        }
         let Found(row) = run!(self, on, fetch_optional);
         Ok(row)
+    }
+
+    /// PostgreSQL has no such texts, and refuses even to look for one. Control lets none in.
+    fn holds_nul(&self) -> bool {
+        let mut texts = self.values.iter().filter_map(|value| match value {
+            Value::Text(text) => text.as_ref(),
+            Value::Number(_) => None,
+        });
+        texts.any(|text| text.contains('\0'))
     }
 }
 

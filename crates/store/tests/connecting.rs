@@ -81,16 +81,16 @@ async fn a_server_that_is_not_there_is_told_at_once_with_its_address() {
 
 #[tokio::test]
 async fn who_is_not_let_in_learns_who_and_where_and_a_missing_database_its_name() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start_with_port() else {
         return;
     };
     for (user, password) in [(USER, "wrong"), ("nobody", PASSWORD)] {
-        let error = refusal(&server.url_of(user, password, "postgres")).await;
+        let error = refusal(&server.url_at_port(user, password, "postgres")).await;
         assert!(matches!(error, Error::NotAdmitted { .. }), "{error:?}");
         assert!(error.to_string().contains(user), "{error}");
         assert!(!format!("{error} {error:?}").contains(PASSWORD));
     }
-    let error = refusal(&server.url_of(USER, PASSWORD, "absent")).await;
+    let error = refusal(&server.url_at_port(USER, PASSWORD, "absent")).await;
     assert!(matches!(error, Error::NoDatabase { .. }), "{error:?}");
     assert!(error.to_string().contains("createdb absent"), "{error}");
 }
@@ -169,14 +169,7 @@ async fn a_server_that_was_away_for_a_moment_is_found_again() {
 
 #[tokio::test]
 async fn a_connection_is_encrypted_and_the_server_is_who_it_should_be() {
-    let port = free_port();
-    let settings = [
-        "fsync=off".to_owned(),
-        "listen_addresses=127.0.0.1".to_owned(),
-        format!("port={port}"),
-    ];
-    let settings = settings.each_ref().map(String::as_str);
-    let Some(mut server) = Server::start_with(&settings) else {
+    let Some(mut server) = Server::start_with_port() else {
         return;
     };
     let data = server.folder().join("data");
@@ -195,16 +188,10 @@ async fn a_connection_is_encrypted_and_the_server_is_who_it_should_be() {
     server.crash();
     server.set("ssl=on");
     server.start_again();
-    let password: String = PASSWORD
-        .bytes()
-        .map(|byte| format!("%{byte:02x}"))
-        .collect();
+    let address = server.url_at_port(USER, PASSWORD, "postgres");
     let url = |mode: &str, ca: &str| {
         let ca = data.join(ca);
-        format!(
-            "postgres://{USER}:{password}@127.0.0.1:{port}/postgres?sslmode={mode}&sslrootcert={}",
-            ca.display()
-        )
+        format!("{address}?sslmode={mode}&sslrootcert={}", ca.display())
     };
     let store = Store::connect(&url("verify-full", "ca.crt")).await.unwrap();
     assert_eq!(store.tenants().await.unwrap(), []);
@@ -235,9 +222,4 @@ fn certificate() -> (String, String, String) {
     let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap().pem();
     (certificate, key.serialize_pem(), ca)
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }

@@ -21,6 +21,7 @@ support::on_both![
     a_secret_has_one_name_per_tenant_and_is_found_by_id_and_name,
     of_two_writers_of_the_same_version_one_wins,
     a_tenant_has_only_as_many_secrets_and_volumes_as_it_may,
+    what_no_name_can_be_is_not_found,
     a_volume_has_one_name_per_tenant,
     events_are_filtered_ordered_and_pruned,
     a_webhook_is_replaced_by_its_id,
@@ -58,6 +59,14 @@ async fn of_two_writers_of_the_same_version_one_wins(database: Database) {
     assert!(!store.update_secret(&row).await.unwrap());
     let found = store.secret(&tenant_id(0), "key").await.unwrap();
     assert_eq!(found, Some(row));
+}
+
+async fn what_no_name_can_be_is_not_found(database: Database) {
+    let store = database.open().await;
+    for name in ["", "ab\0c", "\0", "'; --", "\u{fffd}"] {
+        assert_eq!(store.secret(&tenant_id(0), name).await.unwrap(), None);
+        assert_eq!(store.volume(name).await.unwrap(), None);
+    }
 }
 
 async fn a_volume_has_one_name_per_tenant(database: Database) {

@@ -7,23 +7,36 @@
 
 use std::{
     fs::{self, File},
+    hash::{DefaultHasher, Hash, Hasher},
     io::Write,
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::PgPool;
 use tempfile::TempDir;
 
 pub(crate) const USER: &str = "soulbox";
 pub(crate) const PASSWORD: &str = "right: 100%";
+const INITDB: [&str; 8] = [
+    "--no-sync",
+    "--no-instructions",
+    "--wal-segsize=1",
+    "--locale=C.UTF-8",
+    "--encoding=UTF8",
+    "--auth-local=trust",
+    "--auth-host=scram-sha-256",
+    "--username=soulbox",
+];
 const FOLDERS: &str = "soulbox-postgres-";
 /// Held by the process that uses the folder.
 const IN_USE: &str = "in-use";
-const LONGEST_START: Duration = Duration::from_secs(60);
+const LONGEST_START: Duration = Duration::from_mins(1);
 
 pub(crate) struct Server {
     programs: PathBuf,
@@ -59,18 +72,27 @@ impl Server {
         Some(server)
     }
 
-    pub(crate) fn url(&self) -> String {
-        self.url_of(USER, PASSWORD, "postgres")
+    /// Also at a port of 127.0.0.1, where it asks for a password.
+    pub(crate) fn start_with_port() -> Option<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        Self::start_with(&[
+            "fsync=off",
+            "listen_addresses=127.0.0.1",
+            &format!("port={port}"),
+        ])
     }
 
-    pub(crate) fn url_of(&self, user: &str, password: &str, database: &str) -> String {
-        let password: String = password
-            .bytes()
-            .map(|byte| format!("%{byte:02x}"))
-            .collect();
-        let socket = self.folder.path().to_str().unwrap().replace('/', "%2F");
-        let port = self.port();
-        format!("postgres://{user}:{password}@{socket}:{port}/{database}")
+    /// By its socket, where it knows everybody who gets there.
+    pub(crate) fn url(&self) -> String {
+        let socket = encoded(self.folder.path().to_str().unwrap());
+        format!("postgres://{USER}@{socket}:{}/postgres", self.port())
+    }
+
+    pub(crate) fn url_at_port(&self, user: &str, password: &str, database: &str) -> String {
+        let (password, port) = (encoded(password), self.port());
+        format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
     }
 
     /// Beside the store's own.
@@ -147,6 +169,10 @@ impl Drop for Server {
             self.crash();
         }
     }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 /// Of the newest version that is installed.
@@ -249,17 +275,15 @@ fn remove_unused() {
     }
 }
 
-/// Made once for each version: it takes longer than all the rest.
+/// Made once, for each version and each way to make it: it takes longer than all the rest.
 fn cluster(programs: &Path, shared: &Path) -> PathBuf {
     let version = Command::new(programs.join("postgres"))
         .arg("--version")
         .output()
         .unwrap();
-    let version = String::from_utf8(version.stdout).unwrap();
-    let name = version
-        .trim()
-        .replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let cluster = shared.join(format!("cluster-of-{name}"));
+    let mut way = DefaultHasher::new();
+    (version.stdout, INITDB, PASSWORD).hash(&mut way);
+    let cluster = shared.join(format!("postgres-cluster-{:x}", way.finish()));
     if cluster.exists() {
         return cluster;
     }
@@ -268,24 +292,13 @@ fn cluster(programs: &Path, shared: &Path) -> PathBuf {
     password.write_all(PASSWORD.as_bytes()).unwrap();
     fs::set_permissions(password.path(), fs::Permissions::from_mode(0o644)).unwrap();
     let mut made = as_postgres(&programs.join("initdb"));
-    made.args([
-        "--no-sync",
-        "--no-instructions",
-        "--wal-segsize=1",
-        "--locale=C.UTF-8",
-    ])
-    .args([
-        "--encoding=UTF8",
-        "--auth=scram-sha-256",
-        "--username",
-        USER,
-    ])
-    .arg(format!("--pwfile={}", password.path().display()))
-    .arg(folder.path().join("data"))
-    .stdout(Stdio::null());
+    made.args(INITDB)
+        .arg(format!("--pwfile={}", password.path().display()))
+        .arg(folder.path().join("data"))
+        .stdout(Stdio::null());
     run(&mut made);
     // Another file system, perhaps.
-    let unfinished = shared.join("cluster.unfinished");
+    let unfinished = shared.join("postgres-cluster-unfinished");
     drop(fs::remove_dir_all(&unfinished));
     run(Command::new("cp")
         .arg("-a")
