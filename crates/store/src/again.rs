@@ -23,19 +23,19 @@ where
     W: Future<Output = Result<T>>,
 {
     let mut wait = FIRST_WAIT;
-    let mut refused = 0;
-    for _ in 1..TRIES {
+    let (mut tries, mut refused) = (1, 0);
+    loop {
         match work().await {
-            Err(error) if error.is_collision() => {}
+            Err(error) if error.is_collision() && tries < TRIES => {}
             // A key that another writer has just taken, or a row that it has just removed, is told
             // so as well. The next try sees for itself; what is told each time is true.
             Err(error) if error.is_refused_key() && refused < REFUSALS => refused += 1,
             done => return done,
         }
+        tries += 1;
         tokio::time::sleep(part_of(wait)).await;
         wait = (wait * 2).min(LONGEST_WAIT);
     }
-    work().await
 }
 
 /// Whoever locks rows in the same order as all others never waits for somebody who waits for it:

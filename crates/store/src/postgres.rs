@@ -3,7 +3,7 @@
 //! How a commit gets onto the disk is the server's own affair: nothing here touches its settings for
 //! that, and its commits are waited for as it was told to.
 
-use std::{str::FromStr, time::Duration};
+use std::{pin::Pin, str::FromStr, time::Duration};
 
 use sqlx::{
     ConnectOptions, Connection, PgConnection, PgPool,
@@ -61,10 +61,16 @@ pub(crate) async fn connect(url: &str) -> Result<PgPool> {
 
 /// Waits for an answer as long as there may be one. A connection that is given up in the middle of
 /// one is asked whether it is [`alive`] before anybody else has it.
-pub(crate) async fn bounded<T>(asked: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(LONGEST_ANSWER, asked)
-        .await
-        .unwrap_or(Err(Error::NoAnswer(LONGEST_ANSWER)))
+///
+/// In a box: otherwise whoever uses SQLite would carry the room that PostgreSQL needs along.
+pub(crate) fn bounded<'a, T: 'a>(
+    asked: impl Future<Output = Result<T>> + Send + 'a,
+) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>> {
+    Box::pin(async {
+        timeout(LONGEST_ANSWER, asked)
+            .await
+            .unwrap_or(Err(Error::NoAnswer(LONGEST_ANSWER)))
+    })
 }
 
 async fn alive(connection: &mut PgConnection) -> sqlx::Result<bool> {

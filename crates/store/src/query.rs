@@ -57,12 +57,14 @@ macro_rules! run {
                 bound!().$method(&mut **transaction).await?.into()
             }
             On::Pool(Pool::Postgres(pool)) => {
-                let asked = async { Ok(bound!().$method(pool).await?) };
-                postgres::bounded(asked).await?.into()
+                postgres::bounded(async { Ok(bound!().$method(pool).await?) })
+                    .await?
+                    .into()
             }
             On::Transaction(Transaction::Postgres(transaction)) => {
-                let asked = async { Ok(bound!().$method(&mut **transaction).await?) };
-                postgres::bounded(asked).await?.into()
+                postgres::bounded(async { Ok(bound!().$method(&mut **transaction).await?) })
+                    .await?
+                    .into()
             }
         }
     }};
