@@ -28,6 +28,7 @@ const BOUNDS: [(&str, &str); 3] = [
 /// A table that is rewritten takes its time, and other servers wait for it.
 const BOUNDS_OF_MIGRATIONS: [(&str, &str); 2] =
     [("statement_timeout", "10min"), ("lock_timeout", "60s")];
+const LONGEST_MIGRATION: Duration = Duration::from_mins(15);
 /// More than the server gives itself. After that nobody is there.
 const LONGEST_ANSWER: Duration = Duration::from_secs(45);
 /// Whether a connection is alive is asked when it was not used for so long, and shortly.
@@ -39,9 +40,11 @@ pub(crate) async fn connect(url: &str) -> Result<PgPool> {
     let options = options(url)?;
     let mut first = first_connection(&with_bounds(&options, &BOUNDS_OF_MIGRATIONS)).await?;
     // Under an advisory lock, which ends with the connection.
-    let migrated = migrate::migrator().run(&mut first).await;
-    drop(first.close().await);
-    migrated.map_err(migrate::explained)?;
+    timeout(LONGEST_MIGRATION, migrate::migrator().run(&mut first))
+        .await
+        .map_err(|_| Error::NoAnswer(LONGEST_MIGRATION))?
+        .map_err(migrate::explained)?;
+    drop(first);
     Ok(PgPoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)

@@ -80,6 +80,16 @@ async fn a_server_that_is_not_there_is_told_at_once_with_its_address() {
 }
 
 #[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let begun = Instant::now();
+    let error = refusal(&format!("postgres://me:hush@{address}/db")).await;
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!((9..20).contains(&begun.elapsed().as_secs()));
+}
+
+#[tokio::test]
 async fn who_is_not_let_in_learns_who_and_where_and_a_missing_database_its_name() {
     let Some(server) = Server::start_with_port() else {
         return;
