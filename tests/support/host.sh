@@ -42,3 +42,16 @@ need_packages() {
         || { as_root apt-get update -q \
             && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"; }
 }
+
+# Only its programs, where there is apt: tests start servers of their own, and those for which there
+# are no programs are skipped. The package would make a database on this machine and start it.
+need_postgres() {
+    local settings=/etc/postgresql-common/createcluster.d
+    compgen -G '/usr/lib/postgresql/*/bin/postgres' > /dev/null && return
+    command -v apt-get > /dev/null || return 0
+    as_root mkdir -p "$settings"
+    echo 'create_main_cluster = false' | as_root tee "$settings/soulbox-tests.conf" > /dev/null
+    need_packages postgres-of-postgresql:postgresql
+    as_root rm -f "$settings/soulbox-tests.conf"
+    as_root rmdir --ignore-fail-on-non-empty "$settings"
+}

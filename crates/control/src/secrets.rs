@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use soulbox_store::SecretRow;
+use soulbox_store::{Inserted, SecretRow};
 use soulbox_types::{Secret, UnixMillis};
 use uuid::Uuid;
 
@@ -48,9 +48,6 @@ impl Control {
         let name = checked_name(name)?;
         check_value(value)?;
         check_metadata(&metadata)?;
-        if self.store.secrets(&tenant.id).await?.len() >= MAX_SECRETS {
-            return Err(Error::TooManySecrets(MAX_SECRETS));
-        }
         let id = format!("{ID_PREFIX}{}", Uuid::new_v4().simple());
         let now = UnixMillis::now();
         let row = SecretRow {
@@ -63,11 +60,14 @@ impl Control {
             updated_at: now,
             id,
         };
-        if !self.store.insert_secret(&row).await? {
-            return Err(Error::SecretExists(row.name));
+        match self.store.insert_secret(&row, MAX_SECRETS).await? {
+            Inserted::Yes => {
+                tracing::info!(secret_id = row.id, "secret made");
+                Ok(row.into())
+            }
+            Inserted::NameTaken => Err(Error::SecretExists(row.name)),
+            Inserted::Full => Err(Error::TooManySecrets(MAX_SECRETS)),
         }
-        tracing::info!(secret_id = row.id, "secret made");
-        Ok(row.into())
     }
 
     /// By id or name.

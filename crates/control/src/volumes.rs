@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
-use soulbox_store::VolumeRow;
+use soulbox_store::{Inserted, VolumeRow};
 use soulbox_types::{SandboxId, SandboxSpec, Secret, UnixMillis, VolumeMount};
 use soulbox_volume::{Content, Volumes};
 use uuid::Uuid;
@@ -76,10 +76,14 @@ impl Control {
             let (id, limit) = (row.id.clone(), row.limit_mib);
             let made = Arc::clone(&volumes);
             blocking(move || made.create(&id, limit)).await?;
-            if !control.store.insert_volume(&row).await? {
+            let inserted = control.store.insert_volume(&row, MAX_VOLUMES).await?;
+            if inserted != Inserted::Yes {
                 let id = row.id.clone();
                 blocking(move || volumes.delete(&id)).await?;
-                return Err(Error::VolumeExists(row.name));
+                return Err(match inserted {
+                    Inserted::Full => Error::TooManyVolumes(MAX_VOLUMES),
+                    _ => Error::VolumeExists(row.name),
+                });
             }
             tracing::info!(volume_id = row.id, "volume made");
             Ok(control.volume_info(row))

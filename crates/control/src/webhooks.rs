@@ -318,7 +318,7 @@ fn payload(event: &EventRow) -> Value {
 
 fn check(row: &WebhookRow, secret: &Secret) -> Result<()> {
     let invalid = |message: String| Err(Error::Invalid(message));
-    if row.name.is_empty() || row.name.chars().count() > MAX_NAME {
+    if row.name.is_empty() || row.name.chars().count() > MAX_NAME || row.name.contains('\0') {
         return invalid(format!("name must have 1 to {MAX_NAME} characters"));
     }
     if !(1..=MAX_SECRET).contains(&secret.expose().len()) {

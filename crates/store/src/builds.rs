@@ -1,9 +1,13 @@
 use std::str::FromStr;
 
 use soulbox_types::{Limits, TemplateId, UnixMillis};
-use sqlx::{Row, sqlite::SqliteRow};
 
-use crate::{Error, Result, Store, TemplateRow, TemplateTagRow, row};
+use crate::{
+    Error, Result, Store, TemplateRow, TemplateTagRow,
+    again::{again, in_order},
+    query::query,
+    row::{self, Row},
+};
 
 const TABLE: &str = "template_builds";
 
@@ -77,15 +81,20 @@ impl Store {
                                   pids, version, reason_step, reason_message, created_at,
                                   started_at, finished_at, removed
                            FROM template_builds ORDER BY created_at, id";
-        let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
+        let rows = query(SQL).fetch_all(&self.pool).await?;
         rows.iter().map(from_row).collect()
     }
 
     /// The template is made when it is absent.
     pub async fn insert_build(&self, template: &TemplateRow, build: &BuildRow) -> Result<()> {
+        again(|| self.write_build(template, build)).await?;
+        self.sync().await
+    }
+
+    async fn write_build(&self, template: &TemplateRow, build: &BuildRow) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        template.insert(&mut transaction).await?;
-        sqlx::query(
+        template.insert().execute(&mut transaction).await?;
+        query(
             "INSERT INTO template_builds (id, template_id, status, tags, cpu_millis, memory_mib,
                                           disk_mib, pids, version, created_at, started_at, removed)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
@@ -101,15 +110,14 @@ impl Store {
         .bind(&build.version)
         .bind(row::column(build.created_at))
         .bind(build.started_at.map(row::column))
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
-        transaction.commit().await?;
-        self.sync().await
+        transaction.commit().await
     }
 
     /// From waiting to building. `false` when it was not waiting, and nothing was written.
     pub async fn start_build(&self, id: &str, request: &str, at: UnixMillis) -> Result<bool> {
-        let started = sqlx::query(
+        let started = query(
             "UPDATE template_builds SET status = $2, request = $3, started_at = $4
              WHERE id = $1 AND status = $5",
         )
@@ -119,8 +127,7 @@ impl Store {
         .bind(row::column(at))
         .bind(BuildStatus::Waiting.as_str())
         .execute(&self.pool)
-        .await?
-        .rows_affected();
+        .await?;
         if started == 1 {
             self.sync().await?;
         }
@@ -129,13 +136,13 @@ impl Store {
 
     /// As it was sealed when the build was started.
     pub async fn build_request(&self, id: &str) -> Result<Option<String>> {
-        let row = sqlx::query("SELECT request FROM template_builds WHERE id = $1")
+        let row = query("SELECT request FROM template_builds WHERE id = $1")
             .bind(id)
             .fetch_optional(&self.pool)
             .await?;
         Ok(match row {
             None => None,
-            Some(row) => row.try_get("request")?,
+            Some(row) => row::optional_text(&row, "request")?,
         })
     }
 
@@ -147,30 +154,40 @@ impl Store {
         tags: &[TemplateTagRow],
         at: UnixMillis,
     ) -> Result<()> {
+        again(|| self.write_end(id, reason, tags, at)).await?;
+        self.sync().await
+    }
+
+    async fn write_end(
+        &self,
+        id: &str,
+        reason: Option<&BuildReason>,
+        tags: &[TemplateTagRow],
+        at: UnixMillis,
+    ) -> Result<()> {
         let status = reason.map_or(BuildStatus::Ready, |_| BuildStatus::Error);
         let mut transaction = self.pool.begin().await?;
-        sqlx::query(
+        query(
             "UPDATE template_builds SET status = $2, reason_step = $3, reason_message = $4,
                                         finished_at = $5, request = NULL
              WHERE id = $1",
         )
         .bind(id)
         .bind(status.as_str())
-        .bind(reason.map(|reason| &reason.step))
-        .bind(reason.map(|reason| &reason.message))
+        .bind(reason.map(|reason| reason.step.as_str()))
+        .bind(reason.map(|reason| reason.message.as_str()))
         .bind(row::column(at))
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
-        for tag in tags {
-            tag.upsert(&mut transaction).await?;
+        for tag in in_order(tags, |tag| &tag.tag) {
+            tag.upsert().execute(&mut transaction).await?;
         }
-        transaction.commit().await?;
-        self.sync().await
+        transaction.commit().await
     }
 
     /// Its files are gone.
     pub async fn mark_build_removed(&self, id: &str) -> Result<()> {
-        sqlx::query("UPDATE template_builds SET removed = 1 WHERE id = $1")
+        query("UPDATE template_builds SET removed = 1 WHERE id = $1")
             .bind(id)
             .execute(&self.pool)
             .await?;
@@ -179,7 +196,7 @@ impl Store {
 
     /// Of one that no tag means.
     pub async fn forget_build(&self, id: &str) -> Result<()> {
-        sqlx::query("DELETE FROM template_builds WHERE id = $1")
+        query("DELETE FROM template_builds WHERE id = $1")
             .bind(id)
             .execute(&self.pool)
             .await?;
@@ -187,7 +204,7 @@ impl Store {
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<BuildRow> {
+fn from_row(row: &Row) -> Result<BuildRow> {
     let step = row::optional_text(row, "reason_step")?;
     let message = row::optional_text(row, "reason_message")?;
     let status = row::text(row, "status")?;

@@ -1,8 +1,12 @@
 use serde_json::Value;
 use soulbox_types::{SandboxId, TenantId, UnixMillis};
-use sqlx::sqlite::SqliteRow;
 
-use crate::{Result, Store, row};
+use crate::{
+    Result, Store,
+    again::{again, in_order},
+    query::query,
+    row::{self, Row},
+};
 
 /// Something that happened to a sandbox.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +38,7 @@ pub struct EventFilter {
 }
 
 /// Each names the column that its index begins with: with one statement for both, SQLite would read
-/// all events of a tenant to find those of one sandbox.
+/// all events of a tenant to find those of one sandbox. An expression is in no index.
 macro_rules! select {
     ($whose:literal, $order:literal) => {
         concat!(
@@ -56,18 +60,24 @@ const OF_TENANT: [&str; 2] = [
 ];
 const OF_SANDBOX: [&str; 2] = [
     select!(
-        "sandbox_id = $2 AND +tenant_id = $1",
+        "sandbox_id = $2 AND tenant_id || '' = $1",
         "at DESC, number DESC"
     ),
-    select!("sandbox_id = $2 AND +tenant_id = $1", "at, number"),
+    select!("sandbox_id = $2 AND tenant_id || '' = $1", "at, number"),
 ];
 
 impl Store {
     /// All or none. Those that are there already stay as they are, so it can be tried again.
     pub async fn insert_events(&self, events: &[EventRow]) -> Result<()> {
+        again(|| self.write_events(events)).await?;
+        self.note();
+        Ok(())
+    }
+
+    async fn write_events(&self, events: &[EventRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for event in events {
-            sqlx::query(
+        for event in in_order(events, |event| &event.id) {
+            query(
                 "INSERT INTO events (id, tenant_id, sandbox_id, execution_id, template_id,
                                      build_id, kind, data, at, number)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -83,12 +93,10 @@ impl Store {
             .bind(event.data.to_string())
             .bind(row::column(event.at))
             .bind(event.number)
-            .execute(&mut *transaction)
+            .execute(&mut transaction)
             .await?;
         }
-        transaction.commit().await?;
-        self.log.note();
-        Ok(())
+        transaction.commit().await
     }
 
     pub async fn events(&self, tenant: &TenantId, filter: &EventFilter) -> Result<Vec<EventRow>> {
@@ -102,7 +110,7 @@ impl Store {
             None => OF_TENANT,
         };
         let sql = of[usize::from(filter.oldest_first)];
-        sqlx::query(sql)
+        query(sql)
             .bind(tenant.as_str())
             .bind(filter.sandbox.as_ref().map_or("", SandboxId::as_str))
             .bind(kinds)
@@ -117,7 +125,7 @@ impl Store {
 
     /// When the newest one happened.
     pub async fn latest_event(&self) -> Result<Option<UnixMillis>> {
-        let row = sqlx::query("SELECT at FROM events ORDER BY at DESC LIMIT 1")
+        let row = query("SELECT at FROM events ORDER BY at DESC LIMIT 1")
             .fetch_optional(&self.pool)
             .await?;
         row.map(|row| row::time(&row, "at")).transpose()
@@ -125,24 +133,22 @@ impl Store {
 
     /// Forgets those from before `before`, and the oldest beyond `most`.
     pub async fn prune_events(&self, before: UnixMillis, most: u32) -> Result<u64> {
-        let old = sqlx::query("DELETE FROM events WHERE at < $1")
+        let old = query("DELETE FROM events WHERE at < $1")
             .bind(row::column(before))
             .execute(&self.pool)
-            .await?
-            .rows_affected();
-        let beyond = sqlx::query(
+            .await?;
+        let beyond = query(
             "DELETE FROM events WHERE at < (SELECT at FROM events ORDER BY at DESC
                                             LIMIT 1 OFFSET $1)",
         )
         .bind(i64::from(most))
         .execute(&self.pool)
-        .await?
-        .rows_affected();
+        .await?;
         Ok(old + beyond)
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<EventRow> {
+fn from_row(row: &Row) -> Result<EventRow> {
     Ok(EventRow {
         id: row::text(row, "id")?,
         tenant: row::parsed(row, "events", "tenant_id")?,
@@ -159,7 +165,10 @@ fn from_row(row: &SqliteRow) -> Result<EventRow> {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::Row as _;
+
     use super::*;
+    use crate::pool::Pool;
 
     #[tokio::test]
     async fn events_of_one_sandbox_are_found_without_reading_those_of_its_tenant() {
@@ -167,6 +176,9 @@ mod tests {
         let store = Store::open(&folder.path().join("soulbox.db"))
             .await
             .unwrap();
+        let Pool::Sqlite(pool) = &store.pool else {
+            panic!("another database")
+        };
         for (sql, index) in [
             (OF_TENANT[0], "events_by_tenant"),
             (OF_TENANT[1], "events_by_tenant"),
@@ -175,13 +187,13 @@ mod tests {
         ] {
             let explain = format!("EXPLAIN QUERY PLAN {sql}");
             let plan = sqlx::query(sqlx::AssertSqlSafe(explain))
-                .fetch_all(&store.pool)
+                .fetch_all(pool)
                 .await
                 .unwrap();
             let [step] = plan.as_slice() else {
                 panic!("it sorts: {}", plan.len());
             };
-            let step = row::text(step, "detail").unwrap();
+            let step: String = step.get("detail");
             assert!(step.starts_with("SEARCH") && step.contains(index), "{step}");
         }
     }

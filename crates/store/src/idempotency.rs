@@ -1,7 +1,11 @@
 use soulbox_types::{SandboxId, TenantId, UnixMillis};
-use sqlx::sqlite::SqliteRow;
 
-use crate::{Result, SandboxRow, Store, row};
+use crate::{
+    Result, SandboxRow, Store,
+    again::again,
+    query::query,
+    row::{self, Row},
+};
 
 /// A request that its client may send again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl Store {
         record: &IdempotencyRecord,
         forget_before: UnixMillis,
     ) -> Result<Option<IdempotencyRow>> {
-        let found = sqlx::query(FIND)
+        let found = query(FIND)
             .bind(record.tenant.as_str())
             .bind(&record.key)
             .fetch_optional(&self.pool)
@@ -55,17 +59,36 @@ impl Store {
         record: &IdempotencyRecord,
         forget_before: UnixMillis,
     ) -> Result<Started> {
+        let started = loop {
+            let tried = again(|| self.write_once(sandbox, record, forget_before)).await?;
+            // A record that was there and is gone was forgotten just then: its key is free.
+            if let Some(started) = tried {
+                break started;
+            }
+        };
+        if started == Started::First {
+            self.note();
+        }
+        Ok(started)
+    }
+
+    /// `None` when another request's record went away meanwhile.
+    async fn write_once(
+        &self,
+        sandbox: &SandboxRow,
+        record: &IdempotencyRecord,
+        forget_before: UnixMillis,
+    ) -> Result<Option<Started>> {
         let mut transaction = self.pool.begin().await?;
-        // The first statement writes, so that two of these never both read "not there".
-        sqlx::query(
-            "DELETE FROM idempotency WHERE tenant_id = $1 AND key = $2 AND created_at < $3",
-        )
-        .bind(record.tenant.as_str())
-        .bind(&record.key)
-        .bind(row::column(forget_before))
-        .execute(&mut *transaction)
-        .await?;
-        let inserted = sqlx::query(
+        // The first statement writes, so that in SQLite two of these never both read "not there". In
+        // PostgreSQL it is the key that lets one in, and the others wait for what becomes of it.
+        query("DELETE FROM idempotency WHERE tenant_id = $1 AND key = $2 AND created_at < $3")
+            .bind(record.tenant.as_str())
+            .bind(&record.key)
+            .bind(row::column(forget_before))
+            .execute(&mut transaction)
+            .await?;
+        let inserted = query(
             "INSERT INTO idempotency (tenant_id, key, fingerprint, sandbox_id, created_at)
              VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant_id, key) DO NOTHING",
         )
@@ -74,47 +97,46 @@ impl Store {
         .bind(&record.fingerprint)
         .bind(sandbox.id.as_str())
         .bind(row::column(sandbox.created_at))
-        .execute(&mut *transaction)
-        .await?
-        .rows_affected();
+        .execute(&mut transaction)
+        .await?;
         if inserted == 0 {
-            let existing = sqlx::query(FIND)
+            let existing = query(FIND)
                 .bind(record.tenant.as_str())
                 .bind(&record.key)
-                .fetch_one(&mut *transaction)
+                .fetch_optional(&mut transaction)
                 .await?;
-            return Ok(Started::Repeated(from_row(&existing)?));
+            let existing = existing.as_ref().map(from_row).transpose()?;
+            return Ok(existing.map(Started::Repeated));
         }
-        sandbox.insert(&mut transaction).await?;
+        sandbox.insert()?.execute(&mut transaction).await?;
         transaction.commit().await?;
-        self.log.note();
-        Ok(Started::First)
+        Ok(Some(Started::First))
     }
 
     /// The request with this sandbox succeeded; this is the answer.
     pub async fn complete_idempotency(&self, sandbox: &SandboxId, response: &str) -> Result<()> {
-        sqlx::query("UPDATE idempotency SET response = $2 WHERE sandbox_id = $1")
+        query("UPDATE idempotency SET response = $2 WHERE sandbox_id = $1")
             .bind(sandbox.as_str())
             .bind(response)
             .execute(&self.pool)
             .await?;
-        self.log.note();
+        self.note();
         Ok(())
     }
 
     /// The request with this sandbox failed for certain: its key may be used again.
     pub async fn forget_idempotency(&self, sandbox: &SandboxId) -> Result<()> {
-        sqlx::query("DELETE FROM idempotency WHERE sandbox_id = $1")
+        query("DELETE FROM idempotency WHERE sandbox_id = $1")
             .bind(sandbox.as_str())
             .execute(&self.pool)
             .await?;
-        self.log.note();
+        self.note();
         Ok(())
     }
 
     /// Sandboxes of requests whose outcome is not recorded.
     pub async fn open_idempotency(&self) -> Result<Vec<SandboxId>> {
-        sqlx::query("SELECT sandbox_id FROM idempotency WHERE response IS NULL")
+        query("SELECT sandbox_id FROM idempotency WHERE response IS NULL")
             .fetch_all(&self.pool)
             .await?
             .iter()
@@ -123,15 +145,15 @@ impl Store {
     }
 
     pub async fn prune_idempotency(&self, before: UnixMillis) -> Result<u64> {
-        let result = sqlx::query("DELETE FROM idempotency WHERE created_at < $1")
+        let result = query("DELETE FROM idempotency WHERE created_at < $1")
             .bind(row::column(before))
             .execute(&self.pool)
             .await?;
-        Ok(result.rows_affected())
+        Ok(result)
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<IdempotencyRow> {
+fn from_row(row: &Row) -> Result<IdempotencyRow> {
     Ok(IdempotencyRow {
         fingerprint: row::text(row, "fingerprint")?,
         sandbox: row::parsed(row, "idempotency", "sandbox_id")?,

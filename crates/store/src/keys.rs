@@ -1,7 +1,10 @@
 use soulbox_types::{TenantId, UnixMillis};
-use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Error, Result, Store, row};
+use crate::{
+    Error, Result, Store,
+    query::{Query, query},
+    row::{self, Row},
+};
 
 /// An API key as it is remembered: its digest, and enough of it for its owner to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct KeyRow {
 impl Store {
     /// Those of all tenants, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyRow>> {
-        sqlx::query(
+        query(
             "SELECT id, tenant_id, name, hash, mask_prefix, mask_suffix, value_length,
                     created_at, last_used_at
              FROM api_keys ORDER BY created_at, id",
@@ -34,14 +37,12 @@ impl Store {
     }
 
     pub async fn insert_key(&self, key: &KeyRow) -> Result<()> {
-        let mut connection = self.pool.acquire().await?;
-        key.insert(&mut connection).await?;
-        drop(connection);
+        key.insert().execute(&self.pool).await?;
         self.sync().await
     }
 
     pub async fn rename_key(&self, id: &str, name: &str) -> Result<()> {
-        sqlx::query("UPDATE api_keys SET name = $2 WHERE id = $1")
+        query("UPDATE api_keys SET name = $2 WHERE id = $1")
             .bind(id)
             .bind(name)
             .execute(&self.pool)
@@ -50,7 +51,7 @@ impl Store {
     }
 
     pub async fn delete_key(&self, id: &str) -> Result<()> {
-        sqlx::query("DELETE FROM api_keys WHERE id = $1")
+        query("DELETE FROM api_keys WHERE id = $1")
             .bind(id)
             .execute(&self.pool)
             .await?;
@@ -58,19 +59,19 @@ impl Store {
     }
 
     pub async fn touch_key(&self, id: &str, used_at: UnixMillis) -> Result<()> {
-        sqlx::query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1")
+        query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1")
             .bind(id)
             .bind(row::column(used_at))
             .execute(&self.pool)
             .await?;
-        self.log.note();
+        self.note();
         Ok(())
     }
 }
 
 impl KeyRow {
-    pub(crate) async fn insert(&self, connection: &mut SqliteConnection) -> Result<()> {
-        sqlx::query(
+    pub(crate) fn insert(&self) -> Query {
+        query(
             "INSERT INTO api_keys (id, tenant_id, name, hash, mask_prefix, mask_suffix,
                                    value_length, created_at, last_used_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -84,13 +85,10 @@ impl KeyRow {
         .bind(i64::from(self.value_length))
         .bind(row::column(self.created_at))
         .bind(self.last_used_at.map(row::column))
-        .execute(connection)
-        .await?;
-        Ok(())
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<KeyRow> {
+fn from_row(row: &Row) -> Result<KeyRow> {
     let bad_length = |_| Error::Corrupt {
         table: "api_keys",
         column: "value_length",

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use sqlx::{
     SqlSafeStr,
-    migrate::{Migration, MigrationType, Migrator},
+    migrate::{MigrateError, Migration, MigrationType, Migrator},
 };
+
+use crate::Error;
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "start", include_str!("../migrations/0001_start.sql")),
@@ -38,4 +40,18 @@ pub(crate) fn migrator() -> Migrator {
         )
     });
     Migrator::with_migrations(migrations.collect())
+}
+
+pub(crate) fn explained(error: MigrateError) -> Error {
+    const LOCK_NOT_AVAILABLE: &str = "55P03";
+    let known = MIGRATIONS.last().map_or(0, |&(version, ..)| version);
+    match error {
+        MigrateError::VersionMissing(found) if found > known => Error::Newer { found, known },
+        MigrateError::Execute(source)
+            if Error::code_of(&source).is_some_and(|code| code == LOCK_NOT_AVAILABLE) =>
+        {
+            Error::MigrationUnderWay
+        }
+        error => Error::Migrate(error),
+    }
 }

@@ -4,20 +4,44 @@ use std::str::FromStr;
 
 use serde::{Serialize, de::DeserializeOwned};
 use soulbox_types::{Limits, UnixMillis};
-use sqlx::{Row, sqlite::SqliteRow};
+use sqlx::{Row as _, postgres::PgRow, sqlite::SqliteRow};
 
 use crate::{Error, Result};
 
-pub(crate) fn text(row: &SqliteRow, column: &str) -> Result<String> {
-    Ok(row.try_get(column)?)
+#[derive(Debug)]
+pub(crate) enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
 }
 
-pub(crate) fn optional_text(row: &SqliteRow, column: &str) -> Result<Option<String>> {
-    Ok(row.try_get(column)?)
+impl From<SqliteRow> for Row {
+    fn from(row: SqliteRow) -> Self {
+        Self::Sqlite(row)
+    }
+}
+
+impl From<PgRow> for Row {
+    fn from(row: PgRow) -> Self {
+        Self::Postgres(row)
+    }
+}
+
+pub(crate) fn text(row: &Row, column: &str) -> Result<String> {
+    Ok(match row {
+        Row::Sqlite(row) => row.try_get(column)?,
+        Row::Postgres(row) => row.try_get(column)?,
+    })
+}
+
+pub(crate) fn optional_text(row: &Row, column: &str) -> Result<Option<String>> {
+    Ok(match row {
+        Row::Sqlite(row) => row.try_get(column)?,
+        Row::Postgres(row) => row.try_get(column)?,
+    })
 }
 
 pub(crate) fn parsed<T: FromStr>(
-    row: &SqliteRow,
+    row: &Row,
     table: &'static str,
     column: &'static str,
 ) -> Result<T> {
@@ -35,19 +59,29 @@ pub(crate) fn json(
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(
-    row: &SqliteRow,
+    row: &Row,
     table: &'static str,
     column: &'static str,
 ) -> Result<T> {
     serde_json::from_str(&text(row, column)?).map_err(|_| Error::Corrupt { table, column })
 }
 
-pub(crate) fn number(row: &SqliteRow, column: &str) -> Result<i64> {
-    Ok(row.try_get(column)?)
+pub(crate) fn number(row: &Row, column: &str) -> Result<i64> {
+    Ok(match row {
+        Row::Sqlite(row) => row.try_get(column)?,
+        Row::Postgres(row) => row.try_get(column)?,
+    })
+}
+
+fn optional_number(row: &Row, column: &str) -> Result<Option<i64>> {
+    Ok(match row {
+        Row::Sqlite(row) => row.try_get(column)?,
+        Row::Postgres(row) => row.try_get(column)?,
+    })
 }
 
 /// From the four columns that hold them in every table.
-pub(crate) fn limits(row: &SqliteRow, table: &'static str) -> Result<Limits> {
+pub(crate) fn limits(row: &Row, table: &'static str) -> Result<Limits> {
     let small = |column: &'static str| {
         u32::try_from(number(row, column)?).map_err(|_| Error::Corrupt { table, column })
     };
@@ -59,12 +93,12 @@ pub(crate) fn limits(row: &SqliteRow, table: &'static str) -> Result<Limits> {
     })
 }
 
-pub(crate) fn time(row: &SqliteRow, column: &str) -> Result<UnixMillis> {
+pub(crate) fn time(row: &Row, column: &str) -> Result<UnixMillis> {
     Ok(from_column(number(row, column)?))
 }
 
-pub(crate) fn optional_time(row: &SqliteRow, column: &str) -> Result<Option<UnixMillis>> {
-    Ok(row.try_get::<Option<i64>, _>(column)?.map(from_column))
+pub(crate) fn optional_time(row: &Row, column: &str) -> Result<Option<UnixMillis>> {
+    Ok(optional_number(row, column)?.map(from_column))
 }
 
 pub(crate) fn column(time: UnixMillis) -> i64 {

@@ -1,9 +1,13 @@
 use std::collections::BTreeMap;
 
 use soulbox_types::{EndReason, SandboxId, TemplateId, TenantId, UnixMillis};
-use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Error, Result, Store, row};
+use crate::{
+    Error, Result, Store,
+    again::again,
+    query::{Query, query},
+    row::{self, Row},
+};
 
 const MAX_DETAIL_CHARS: usize = 500;
 
@@ -49,15 +53,14 @@ pub struct TemplateUse {
 
 impl Store {
     pub async fn insert_sandbox(&self, sandbox: &SandboxRow) -> Result<()> {
-        let mut connection = self.pool.acquire().await?;
-        sandbox.insert(&mut connection).await?;
-        self.log.note();
+        sandbox.insert()?.execute(&self.pool).await?;
+        self.note();
         Ok(())
     }
 
     /// The first end counts; later ones change nothing.
     pub async fn end_sandbox(&self, id: &SandboxId, end: &EndRow) -> Result<()> {
-        sqlx::query(
+        query(
             "UPDATE sandboxes SET ended_at = $2, end_reason = $3, end_detail = $4
              WHERE id = $1 AND ended_at IS NULL",
         )
@@ -67,7 +70,7 @@ impl Store {
         .bind(&end.detail)
         .execute(&self.pool)
         .await?;
-        self.log.note();
+        self.note();
         Ok(())
     }
 
@@ -75,7 +78,7 @@ impl Store {
         const SQL: &str = "SELECT id, tenant_id, template_id, metadata, created_at, ended_at,
                                   end_reason, end_detail
                            FROM sandboxes WHERE id = $1";
-        let row = sqlx::query(SQL)
+        let row = query(SQL)
             .bind(id.as_str())
             .fetch_optional(&self.pool)
             .await?;
@@ -87,7 +90,7 @@ impl Store {
         const SQL: &str = "SELECT id, tenant_id, template_id, metadata, created_at, ended_at,
                                   end_reason, end_detail
                            FROM sandboxes WHERE ended_at IS NULL ORDER BY created_at, id";
-        sqlx::query(SQL)
+        query(SQL)
             .fetch_all(&self.pool)
             .await?
             .iter()
@@ -97,8 +100,12 @@ impl Store {
 
     /// Forgets sandboxes that ended before `before`; their use of templates stays counted.
     pub async fn prune_sandboxes(&self, before: UnixMillis) -> Result<u64> {
-        let mut transaction = self.pool.begin().await?;
-        sqlx::query(
+        again(|| self.count_and_prune(before)).await
+    }
+
+    async fn count_and_prune(&self, before: UnixMillis) -> Result<u64> {
+        let mut transaction = self.pool.begin_alone().await?;
+        query(
             "INSERT INTO template_use (template_id, spawned, last_spawned_at)
              SELECT template_id, COUNT(*), MAX(created_at) FROM sandboxes
              WHERE ended_at < $1 GROUP BY template_id
@@ -109,20 +116,19 @@ impl Store {
                      THEN excluded.last_spawned_at ELSE template_use.last_spawned_at END",
         )
         .bind(row::column(before))
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
-        let pruned = sqlx::query("DELETE FROM sandboxes WHERE ended_at < $1")
+        let pruned = query("DELETE FROM sandboxes WHERE ended_at < $1")
             .bind(row::column(before))
-            .execute(&mut *transaction)
-            .await?
-            .rows_affected();
+            .execute(&mut transaction)
+            .await?;
         transaction.commit().await?;
         Ok(pruned)
     }
 
     pub async fn template_use(&self) -> Result<Vec<TemplateUse>> {
-        sqlx::query(
-            "SELECT template_id, SUM(spawned) AS spawned, MAX(last_spawned_at) AS last_spawned_at
+        query(
+            "SELECT template_id, CAST(SUM(spawned) AS BIGINT) AS spawned, MAX(last_spawned_at) AS last_spawned_at
              FROM (
                  SELECT template_id, spawned, last_spawned_at FROM template_use
                  UNION ALL
@@ -146,27 +152,25 @@ impl Store {
 }
 
 impl SandboxRow {
-    pub(crate) async fn insert(&self, connection: &mut SqliteConnection) -> Result<()> {
+    pub(crate) fn insert(&self) -> Result<Query> {
         let metadata = serde_json::to_string(&self.metadata).map_err(|_| Error::Corrupt {
             table: "sandboxes",
             column: "metadata",
         })?;
-        sqlx::query(
+        let insert = query(
             "INSERT INTO sandboxes (id, tenant_id, template_id, metadata, created_at)
              VALUES ($1, $2, $3, $4, $5)",
-        )
-        .bind(self.id.as_str())
-        .bind(self.tenant.as_str())
-        .bind(self.template.as_str())
-        .bind(metadata)
-        .bind(row::column(self.created_at))
-        .execute(connection)
-        .await?;
-        Ok(())
+        );
+        Ok(insert
+            .bind(self.id.as_str())
+            .bind(self.tenant.as_str())
+            .bind(self.template.as_str())
+            .bind(metadata)
+            .bind(row::column(self.created_at)))
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<SandboxRow> {
+fn from_row(row: &Row) -> Result<SandboxRow> {
     let corrupt = |column| Error::Corrupt {
         table: "sandboxes",
         column,

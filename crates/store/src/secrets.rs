@@ -1,9 +1,14 @@
 use std::collections::BTreeMap;
 
 use soulbox_types::{TenantId, UnixMillis};
-use sqlx::sqlite::SqliteRow;
 
-use crate::{Result, Store, row};
+use crate::{
+    Inserted, Result, Store,
+    again::again,
+    insert::at_most,
+    query::query,
+    row::{self, Row},
+};
 
 /// A stored secret. Its value is sealed: this crate cannot read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +31,7 @@ const FIND: &str = "SELECT id, tenant_id, name, version, metadata, sealed, creat
 
 impl Store {
     pub async fn secrets(&self, tenant: &TenantId) -> Result<Vec<SecretRow>> {
-        sqlx::query(COLUMNS)
+        query(COLUMNS)
             .bind(tenant.as_str())
             .fetch_all(&self.pool)
             .await?
@@ -37,7 +42,7 @@ impl Store {
 
     /// By id or name.
     pub async fn secret(&self, tenant: &TenantId, id_or_name: &str) -> Result<Option<SecretRow>> {
-        let row = sqlx::query(FIND)
+        let row = query(FIND)
             .bind(tenant.as_str())
             .bind(id_or_name)
             .fetch_optional(&self.pool)
@@ -45,12 +50,23 @@ impl Store {
         row.as_ref().map(from_row).transpose()
     }
 
-    /// `false` when the tenant has one of this name, and nothing was written.
-    pub async fn insert_secret(&self, secret: &SecretRow) -> Result<bool> {
-        let inserted = sqlx::query(
+    /// The tenant has at most `most`.
+    pub async fn insert_secret(&self, secret: &SecretRow, most: usize) -> Result<Inserted> {
+        let inserted = again(|| self.write_secret(secret, most)).await?;
+        if inserted == Inserted::Yes {
+            self.sync().await?;
+        }
+        Ok(inserted)
+    }
+
+    async fn write_secret(&self, secret: &SecretRow, most: usize) -> Result<Inserted> {
+        let mut transaction = self.pool.begin_alone().await?;
+        let inserted = query(
             "INSERT INTO secrets (id, tenant_id, name, version, metadata, sealed, created_at,
                                   updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant_id, name) DO NOTHING",
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8
+             WHERE (SELECT COUNT(*) FROM secrets WHERE tenant_id = $2) < $9
+             ON CONFLICT (tenant_id, name) DO NOTHING",
         )
         .bind(&secret.id)
         .bind(secret.tenant.as_str())
@@ -60,17 +76,25 @@ impl Store {
         .bind(&secret.sealed)
         .bind(row::column(secret.created_at))
         .bind(row::column(secret.updated_at))
-        .execute(&self.pool)
-        .await?
-        .rows_affected();
-        self.sync().await?;
-        Ok(inserted == 1)
+        .bind(at_most(most))
+        .execute(&mut transaction)
+        .await?;
+        if inserted == 1 {
+            transaction.commit().await?;
+            return Ok(Inserted::Yes);
+        }
+        let taken = query(FIND)
+            .bind(secret.tenant.as_str())
+            .bind(&secret.name)
+            .fetch_optional(&mut transaction)
+            .await?;
+        Ok(taken.map_or(Inserted::Full, |_| Inserted::NameTaken))
     }
 
     /// Writes the version after the one that was read. `false` when another writer was first, or
     /// it is gone.
     pub async fn update_secret(&self, secret: &SecretRow) -> Result<bool> {
-        let updated = sqlx::query(
+        let updated = query(
             "UPDATE secrets SET version = $2, metadata = $3, sealed = $4, updated_at = $5
              WHERE id = $1 AND version = $2 - 1",
         )
@@ -80,26 +104,24 @@ impl Store {
         .bind(&secret.sealed)
         .bind(row::column(secret.updated_at))
         .execute(&self.pool)
-        .await?
-        .rows_affected();
+        .await?;
         self.sync().await?;
         Ok(updated == 1)
     }
 
     /// `false` when there is none.
     pub async fn delete_secret(&self, tenant: &TenantId, id: &str) -> Result<bool> {
-        let deleted = sqlx::query("DELETE FROM secrets WHERE tenant_id = $1 AND id = $2")
+        let deleted = query("DELETE FROM secrets WHERE tenant_id = $1 AND id = $2")
             .bind(tenant.as_str())
             .bind(id)
             .execute(&self.pool)
-            .await?
-            .rows_affected();
+            .await?;
         self.sync().await?;
         Ok(deleted == 1)
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<SecretRow> {
+fn from_row(row: &Row) -> Result<SecretRow> {
     Ok(SecretRow {
         id: row::text(row, "id")?,
         tenant: row::parsed(row, "secrets", "tenant_id")?,

@@ -1,7 +1,11 @@
 use soulbox_types::{Limits, SandboxId, TemplateId, TenantId, UnixMillis};
-use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Result, Store, row};
+use crate::{
+    Result, Store,
+    again::{again, in_order},
+    query::{Query, query},
+    row::{self, Row},
+};
 
 /// A name, or only an id, under which a tenant keeps snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,10 +48,10 @@ const UPSERT_TAG: &str =
 
 impl Store {
     pub async fn snapshots(&self) -> Result<Vec<SnapshotRow>> {
-        let rows = sqlx::query("SELECT template_id, tenant_id, name, created_at FROM snapshots")
+        let rows = query("SELECT template_id, tenant_id, name, created_at FROM snapshots")
             .fetch_all(&self.pool)
             .await?;
-        let read = |row: &SqliteRow| {
+        let read = |row: &Row| {
             Ok(SnapshotRow {
                 template: row::parsed(row, "snapshots", "template_id")?,
                 tenant: row::parsed(row, "snapshots", "tenant_id")?,
@@ -63,15 +67,15 @@ impl Store {
         const SQL: &str = "SELECT id, template_id, image, source, base, base_build, cpu_millis,
                                   memory_mib, disk_mib, pids, created_at
                            FROM snapshot_builds ORDER BY created_at, id";
-        let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
+        let rows = query(SQL).fetch_all(&self.pool).await?;
         rows.iter().map(build_from_row).collect()
     }
 
     pub async fn snapshot_tags(&self) -> Result<Vec<SnapshotTagRow>> {
-        let rows = sqlx::query("SELECT template_id, tag, build_id, assigned_at FROM snapshot_tags")
+        let rows = query("SELECT template_id, tag, build_id, assigned_at FROM snapshot_tags")
             .fetch_all(&self.pool)
             .await?;
-        let read = |row: &SqliteRow| {
+        let read = |row: &Row| {
             Ok(SnapshotTagRow {
                 template: row::parsed(row, "snapshot_tags", "template_id")?,
                 tag: row::text(row, "tag")?,
@@ -83,16 +87,16 @@ impl Store {
     }
 
     pub async fn doomed_images(&self) -> Result<Vec<TemplateId>> {
-        let rows = sqlx::query("SELECT image FROM doomed_images")
+        let rows = query("SELECT image FROM doomed_images")
             .fetch_all(&self.pool)
             .await?;
-        let read = |row: &SqliteRow| row::parsed(row, "doomed_images", "image");
+        let read = |row: &Row| row::parsed(row, "doomed_images", "image");
         rows.iter().map(read).collect()
     }
 
     /// The image goes as soon as nothing stands on it, unless it becomes a build before.
     pub async fn doom_image(&self, image: &TemplateId) -> Result<()> {
-        sqlx::query("INSERT INTO doomed_images (image) VALUES ($1) ON CONFLICT DO NOTHING")
+        query("INSERT INTO doomed_images (image) VALUES ($1) ON CONFLICT DO NOTHING")
             .bind(image.as_str())
             .execute(&self.pool)
             .await?;
@@ -101,9 +105,7 @@ impl Store {
 
     /// The image is gone.
     pub async fn forget_image(&self, image: &TemplateId) -> Result<()> {
-        let mut connection = self.pool.acquire().await?;
-        forget_image(&mut connection, image).await?;
-        drop(connection);
+        forget(image).execute(&self.pool).await?;
         self.sync().await
     }
 
@@ -115,19 +117,32 @@ impl Store {
         build: &SnapshotBuildRow,
         tag: &SnapshotTagRow,
     ) -> Result<()> {
+        again(|| self.write_snapshot_build(snapshot, build, tag)).await?;
+        self.sync().await
+    }
+
+    async fn write_snapshot_build(
+        &self,
+        snapshot: &SnapshotRow,
+        build: &SnapshotBuildRow,
+        tag: &SnapshotTagRow,
+    ) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        forget_image(&mut transaction, &build.image).await?;
-        sqlx::query(
+        // Changes nothing when it is there, and keeps everybody else who makes or deletes builds of
+        // it waiting.
+        query(
             "INSERT INTO snapshots (template_id, tenant_id, name, created_at)
-             VALUES ($1, $2, $3, $4) ON CONFLICT (template_id) DO NOTHING",
+             VALUES ($1, $2, $3, $4)
+             ON CONFLICT (template_id) DO UPDATE SET created_at = snapshots.created_at",
         )
         .bind(snapshot.template.as_str())
         .bind(snapshot.tenant.as_str())
         .bind(&snapshot.name)
         .bind(row::column(snapshot.created_at))
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
-        sqlx::query(
+        forget(&build.image).execute(&mut transaction).await?;
+        query(
             "INSERT INTO snapshot_builds (id, template_id, image, source, base, base_build,
                                           cpu_millis, memory_mib, disk_mib, pids, created_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -143,78 +158,84 @@ impl Store {
         .bind(i64::from(build.limits.disk_mib))
         .bind(i64::from(build.limits.pids))
         .bind(row::column(build.created_at))
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
-        tag.upsert(&mut transaction).await?;
-        transaction.commit().await?;
-        self.sync().await
+        tag.upsert().execute(&mut transaction).await?;
+        transaction.commit().await
     }
 
     /// All or none. A tag that exists moves.
     pub async fn tag_snapshot(&self, tags: &[SnapshotTagRow]) -> Result<()> {
-        let mut transaction = self.pool.begin().await?;
-        for tag in tags {
-            tag.upsert(&mut transaction).await?;
-        }
-        transaction.commit().await?;
+        again(|| self.write_snapshot_tags(tags)).await?;
         self.sync().await
     }
 
-    pub async fn untag_snapshot(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+    async fn write_snapshot_tags(&self, tags: &[SnapshotTagRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for tag in tags {
-            sqlx::query("DELETE FROM snapshot_tags WHERE template_id = $1 AND tag = $2")
+        for tag in in_order(tags, |tag| &tag.tag) {
+            tag.upsert().execute(&mut transaction).await?;
+        }
+        transaction.commit().await
+    }
+
+    pub async fn untag_snapshot(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+        again(|| self.remove_snapshot_tags(template, tags)).await?;
+        self.sync().await
+    }
+
+    async fn remove_snapshot_tags(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        for tag in in_order(tags, |tag| tag) {
+            query("DELETE FROM snapshot_tags WHERE template_id = $1 AND tag = $2")
                 .bind(template.as_str())
                 .bind(tag)
-                .execute(&mut *transaction)
+                .execute(&mut transaction)
                 .await?;
         }
-        transaction.commit().await?;
-        self.sync().await
+        transaction.commit().await
     }
 
     /// Forgets it with all builds and tags, and dooms their images.
     pub async fn delete_snapshot(&self, template: &TemplateId) -> Result<()> {
+        again(|| self.remove_snapshot(template)).await?;
+        self.sync().await
+    }
+
+    async fn remove_snapshot(&self, template: &TemplateId) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
         for sql in [
+            // Only to keep others waiting, as above.
+            "UPDATE snapshots SET created_at = created_at WHERE template_id = $1",
             "INSERT INTO doomed_images (image)
              SELECT image FROM snapshot_builds WHERE template_id = $1",
             "DELETE FROM snapshot_tags WHERE template_id = $1",
             "DELETE FROM snapshot_builds WHERE template_id = $1",
             "DELETE FROM snapshots WHERE template_id = $1",
         ] {
-            sqlx::query(sql)
+            query(sql)
                 .bind(template.as_str())
-                .execute(&mut *transaction)
+                .execute(&mut transaction)
                 .await?;
         }
-        transaction.commit().await?;
-        self.sync().await
+        transaction.commit().await
     }
 }
 
 impl SnapshotTagRow {
-    async fn upsert(&self, connection: &mut SqliteConnection) -> Result<()> {
-        sqlx::query(UPSERT_TAG)
+    fn upsert(&self) -> Query {
+        query(UPSERT_TAG)
             .bind(self.template.as_str())
             .bind(&self.tag)
             .bind(&self.build)
             .bind(row::column(self.assigned_at))
-            .execute(connection)
-            .await?;
-        Ok(())
     }
 }
 
-async fn forget_image(connection: &mut SqliteConnection, image: &TemplateId) -> Result<()> {
-    sqlx::query("DELETE FROM doomed_images WHERE image = $1")
-        .bind(image.as_str())
-        .execute(connection)
-        .await?;
-    Ok(())
+fn forget(image: &TemplateId) -> Query {
+    query("DELETE FROM doomed_images WHERE image = $1").bind(image.as_str())
 }
 
-fn build_from_row(row: &SqliteRow) -> Result<SnapshotBuildRow> {
+fn build_from_row(row: &Row) -> Result<SnapshotBuildRow> {
     const TABLE: &str = "snapshot_builds";
     Ok(SnapshotBuildRow {
         id: row::text(row, "id")?,

@@ -1,6 +1,6 @@
 use soulbox_types::{SandboxId, TenantId, UnixMillis};
 
-use crate::{Result, Store, row};
+use crate::{Result, Store, query::query, row};
 
 /// From when to when a sandbox lived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Store {
         end: UnixMillis,
         most: u32,
     ) -> Result<Vec<Life>> {
-        sqlx::query(
+        query(
             "SELECT id, created_at, ended_at FROM sandboxes
              WHERE tenant_id = $1 AND created_at <= $3
                  AND (ended_at IS NULL OR (ended_at >= $2 AND end_reason <> 'create_failed'))
@@ -53,7 +53,7 @@ impl Store {
 
     /// Pauses and resumes of the tenant until `end`, oldest first, at most the newest `most`.
     pub async fn rests(&self, tenant: &TenantId, end: UnixMillis, most: u32) -> Result<Vec<Rest>> {
-        let rows = sqlx::query(
+        let rows = query(
             "SELECT sandbox_id, kind, at FROM events
              WHERE tenant_id = $1 AND at <= $2 AND kind IN ('paused', 'resumed')
              ORDER BY at DESC, number DESC LIMIT $3",

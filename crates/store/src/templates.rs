@@ -1,7 +1,11 @@
 use soulbox_types::{TemplateId, TenantId, UnixMillis};
-use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Result, Store, row};
+use crate::{
+    Result, Store,
+    again::{again, in_order},
+    query::{Query, query},
+    row::{self, Row},
+};
 
 /// A template that is built, once or many times.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,14 +39,14 @@ impl Store {
     pub async fn templates(&self) -> Result<Vec<TemplateRow>> {
         const SQL: &str = "SELECT id, tenant_id, name, global_name, public, created_at, deleted_at
                            FROM templates ORDER BY created_at, id";
-        let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
+        let rows = query(SQL).fetch_all(&self.pool).await?;
         rows.iter().map(from_row).collect()
     }
 
     pub async fn template_tags(&self) -> Result<Vec<TemplateTagRow>> {
         const SQL: &str = "SELECT template_id, tag, build_id, assigned_at FROM template_tags";
-        let rows = sqlx::query(SQL).fetch_all(&self.pool).await?;
-        let read = |row: &SqliteRow| {
+        let rows = query(SQL).fetch_all(&self.pool).await?;
+        let read = |row: &Row| {
             Ok(TemplateTagRow {
                 template: row::parsed(row, "template_tags", "template_id")?,
                 tag: row::text(row, "tag")?,
@@ -55,33 +59,39 @@ impl Store {
 
     /// One that is not built yet. Nothing happens when it is there.
     pub async fn insert_template(&self, template: &TemplateRow) -> Result<()> {
-        let mut connection = self.pool.acquire().await?;
-        template.insert(&mut connection).await?;
-        drop(connection);
+        again(|| template.insert().execute(&self.pool)).await?;
         self.sync().await
     }
 
     /// All or none. A tag that exists moves.
     pub async fn tag_template(&self, tags: &[TemplateTagRow]) -> Result<()> {
-        let mut transaction = self.pool.begin().await?;
-        for tag in tags {
-            tag.upsert(&mut transaction).await?;
-        }
-        transaction.commit().await?;
+        again(|| self.write_template_tags(tags)).await?;
         self.sync().await
     }
 
-    pub async fn untag_template(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+    async fn write_template_tags(&self, tags: &[TemplateTagRow]) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for tag in tags {
-            sqlx::query("DELETE FROM template_tags WHERE template_id = $1 AND tag = $2")
+        for tag in in_order(tags, |tag| &tag.tag) {
+            tag.upsert().execute(&mut transaction).await?;
+        }
+        transaction.commit().await
+    }
+
+    pub async fn untag_template(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+        again(|| self.remove_template_tags(template, tags)).await?;
+        self.sync().await
+    }
+
+    async fn remove_template_tags(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        for tag in in_order(tags, |tag| tag) {
+            query("DELETE FROM template_tags WHERE template_id = $1 AND tag = $2")
                 .bind(template.as_str())
                 .bind(tag)
-                .execute(&mut *transaction)
+                .execute(&mut transaction)
                 .await?;
         }
-        transaction.commit().await?;
-        self.sync().await
+        transaction.commit().await
     }
 
     pub async fn publish_template(
@@ -90,7 +100,7 @@ impl Store {
         public: bool,
         global_name: Option<&str>,
     ) -> Result<()> {
-        sqlx::query("UPDATE templates SET public = $2, global_name = $3 WHERE id = $1")
+        query("UPDATE templates SET public = $2, global_name = $3 WHERE id = $1")
             .bind(template.as_str())
             .bind(i64::from(public))
             .bind(global_name)
@@ -101,26 +111,30 @@ impl Store {
 
     /// Frees its names and tags. Its builds stay until they are removed one by one.
     pub async fn delete_template(&self, template: &TemplateId, at: UnixMillis) -> Result<()> {
+        again(|| self.remove_template(template, at)).await?;
+        self.sync().await
+    }
+
+    async fn remove_template(&self, template: &TemplateId, at: UnixMillis) -> Result<()> {
         let mut transaction = self.pool.begin().await?;
-        sqlx::query("DELETE FROM template_tags WHERE template_id = $1")
+        query("DELETE FROM template_tags WHERE template_id = $1")
             .bind(template.as_str())
-            .execute(&mut *transaction)
+            .execute(&mut transaction)
             .await?;
-        sqlx::query(
+        query(
             "UPDATE templates SET name = NULL, global_name = NULL, public = 0, deleted_at = $2
              WHERE id = $1",
         )
         .bind(template.as_str())
         .bind(row::column(at))
-        .execute(&mut *transaction)
+        .execute(&mut transaction)
         .await?;
-        transaction.commit().await?;
-        self.sync().await
+        transaction.commit().await
     }
 
     /// Of one that is deleted and has no builds any more.
     pub async fn forget_template(&self, template: &TemplateId) -> Result<()> {
-        sqlx::query("DELETE FROM templates WHERE id = $1 AND deleted_at IS NOT NULL")
+        query("DELETE FROM templates WHERE id = $1 AND deleted_at IS NOT NULL")
             .bind(template.as_str())
             .execute(&self.pool)
             .await?;
@@ -130,8 +144,8 @@ impl Store {
 
 impl TemplateRow {
     /// Nothing happens when it is there.
-    pub(crate) async fn insert(&self, connection: &mut SqliteConnection) -> Result<()> {
-        sqlx::query(
+    pub(crate) fn insert(&self) -> Query {
+        query(
             "INSERT INTO templates (id, tenant_id, name, global_name, public, created_at,
                                     deleted_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING",
@@ -143,26 +157,20 @@ impl TemplateRow {
         .bind(i64::from(self.public))
         .bind(row::column(self.created_at))
         .bind(self.deleted_at.map(row::column))
-        .execute(connection)
-        .await?;
-        Ok(())
     }
 }
 
 impl TemplateTagRow {
-    pub(crate) async fn upsert(&self, connection: &mut SqliteConnection) -> Result<()> {
-        sqlx::query(UPSERT_TAG)
+    pub(crate) fn upsert(&self) -> Query {
+        query(UPSERT_TAG)
             .bind(self.template.as_str())
             .bind(&self.tag)
             .bind(&self.build)
             .bind(row::column(self.assigned_at))
-            .execute(connection)
-            .await?;
-        Ok(())
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<TemplateRow> {
+fn from_row(row: &Row) -> Result<TemplateRow> {
     Ok(TemplateRow {
         id: row::parsed(row, "templates", "id")?,
         tenant: row::parsed(row, "templates", "tenant_id")?,

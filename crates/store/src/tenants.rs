@@ -1,7 +1,11 @@
 use soulbox_types::{TenantId, UnixMillis};
-use sqlx::sqlite::SqliteRow;
 
-use crate::{KeyRow, Result, Store, row};
+use crate::{
+    KeyRow, Result, Store,
+    again::again,
+    query::query,
+    row::{self, Row},
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantRow {
@@ -13,7 +17,7 @@ pub struct TenantRow {
 
 impl Store {
     pub async fn tenants(&self) -> Result<Vec<TenantRow>> {
-        sqlx::query("SELECT id, slug, name, created_at FROM tenants ORDER BY created_at, id")
+        query("SELECT id, slug, name, created_at FROM tenants ORDER BY created_at, id")
             .fetch_all(&self.pool)
             .await?
             .iter()
@@ -24,8 +28,16 @@ impl Store {
     /// Both or neither: a tenant without a key could not be reached by anybody.
     /// `false` when the slug is taken, and nothing was written.
     pub async fn insert_tenant_with_key(&self, tenant: &TenantRow, key: &KeyRow) -> Result<bool> {
+        let inserted = again(|| self.write_tenant(tenant, key)).await?;
+        if inserted {
+            self.sync().await?;
+        }
+        Ok(inserted)
+    }
+
+    async fn write_tenant(&self, tenant: &TenantRow, key: &KeyRow) -> Result<bool> {
         let mut transaction = self.pool.begin().await?;
-        let inserted = sqlx::query(
+        let inserted = query(
             "INSERT INTO tenants (id, slug, name, created_at) VALUES ($1, $2, $3, $4)
              ON CONFLICT (slug) DO NOTHING",
         )
@@ -33,20 +45,18 @@ impl Store {
         .bind(&tenant.slug)
         .bind(&tenant.name)
         .bind(row::column(tenant.created_at))
-        .execute(&mut *transaction)
-        .await?
-        .rows_affected();
+        .execute(&mut transaction)
+        .await?;
         if inserted == 0 {
             return Ok(false);
         }
-        key.insert(&mut transaction).await?;
+        key.insert().execute(&mut transaction).await?;
         transaction.commit().await?;
-        self.sync().await?;
         Ok(true)
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<TenantRow> {
+fn from_row(row: &Row) -> Result<TenantRow> {
     Ok(TenantRow {
         id: row::parsed(row, "tenants", "id")?,
         slug: row::text(row, "slug")?,

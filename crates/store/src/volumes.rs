@@ -1,7 +1,12 @@
 use soulbox_types::{TenantId, UnixMillis};
-use sqlx::sqlite::SqliteRow;
 
-use crate::{Error, Result, Store, row};
+use crate::{
+    Error, Inserted, Result, Store,
+    again::again,
+    insert::at_most,
+    query::query,
+    row::{self, Row},
+};
 
 /// A folder that outlives sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +22,7 @@ pub struct VolumeRow {
 impl Store {
     /// Oldest first.
     pub async fn volumes(&self, tenant: &TenantId) -> Result<Vec<VolumeRow>> {
-        sqlx::query(
+        query(
             "SELECT id, tenant_id, name, limit_mib, created_at FROM volumes
              WHERE tenant_id = $1 ORDER BY created_at, id",
         )
@@ -31,7 +36,7 @@ impl Store {
 
     /// Those of all tenants.
     pub async fn volume_ids(&self) -> Result<Vec<String>> {
-        sqlx::query("SELECT id FROM volumes")
+        query("SELECT id FROM volumes")
             .fetch_all(&self.pool)
             .await?
             .iter()
@@ -40,37 +45,53 @@ impl Store {
     }
 
     pub async fn volume(&self, id: &str) -> Result<Option<VolumeRow>> {
-        let row = sqlx::query(
-            "SELECT id, tenant_id, name, limit_mib, created_at FROM volumes WHERE id = $1",
-        )
-        .bind(id)
-        .fetch_optional(&self.pool)
-        .await?;
+        let row =
+            query("SELECT id, tenant_id, name, limit_mib, created_at FROM volumes WHERE id = $1")
+                .bind(id)
+                .fetch_optional(&self.pool)
+                .await?;
         row.as_ref().map(from_row).transpose()
     }
 
-    /// `false` when the tenant has one of this name, and nothing was written.
-    pub async fn insert_volume(&self, volume: &VolumeRow) -> Result<bool> {
-        let inserted = sqlx::query(
+    /// The tenant has at most `most`.
+    pub async fn insert_volume(&self, volume: &VolumeRow, most: usize) -> Result<Inserted> {
+        let inserted = again(|| self.write_volume(volume, most)).await?;
+        if inserted == Inserted::Yes {
+            self.sync().await?;
+        }
+        Ok(inserted)
+    }
+
+    async fn write_volume(&self, volume: &VolumeRow, most: usize) -> Result<Inserted> {
+        let mut transaction = self.pool.begin_alone().await?;
+        let inserted = query(
             "INSERT INTO volumes (id, tenant_id, name, limit_mib, created_at)
-             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant_id, name) DO NOTHING",
+             SELECT $1, $2, $3, $4, $5
+             WHERE (SELECT COUNT(*) FROM volumes WHERE tenant_id = $2) < $6
+             ON CONFLICT (tenant_id, name) DO NOTHING",
         )
         .bind(&volume.id)
         .bind(volume.tenant.as_str())
         .bind(&volume.name)
         .bind(i64::from(volume.limit_mib))
         .bind(row::column(volume.created_at))
-        .execute(&self.pool)
-        .await?
-        .rows_affected();
+        .bind(at_most(most))
+        .execute(&mut transaction)
+        .await?;
         if inserted == 1 {
-            self.sync().await?;
+            transaction.commit().await?;
+            return Ok(Inserted::Yes);
         }
-        Ok(inserted == 1)
+        let taken = query("SELECT id FROM volumes WHERE tenant_id = $1 AND name = $2")
+            .bind(volume.tenant.as_str())
+            .bind(&volume.name)
+            .fetch_optional(&mut transaction)
+            .await?;
+        Ok(taken.map_or(Inserted::Full, |_| Inserted::NameTaken))
     }
 
     pub async fn delete_volume(&self, id: &str) -> Result<()> {
-        sqlx::query("DELETE FROM volumes WHERE id = $1")
+        query("DELETE FROM volumes WHERE id = $1")
             .bind(id)
             .execute(&self.pool)
             .await?;
@@ -78,7 +99,7 @@ impl Store {
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<VolumeRow> {
+fn from_row(row: &Row) -> Result<VolumeRow> {
     let bad_limit = |_| Error::Corrupt {
         table: "volumes",
         column: "limit_mib",

@@ -1,7 +1,10 @@
 use soulbox_types::{TenantId, UnixMillis};
-use sqlx::sqlite::SqliteRow;
 
-use crate::{Result, Store, row};
+use crate::{
+    Result, Store,
+    query::query,
+    row::{self, Row},
+};
 
 /// Who wants to hear of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub struct WebhookRow {
 impl Store {
     /// Those of all tenants, oldest first.
     pub async fn webhooks(&self) -> Result<Vec<WebhookRow>> {
-        sqlx::query(
+        query(
             "SELECT id, tenant_id, name, url, events, enabled, sealed, created_at
              FROM webhooks ORDER BY created_at, id",
         )
@@ -35,7 +38,7 @@ impl Store {
 
     /// Makes it, or replaces the one with its id.
     pub async fn put_webhook(&self, webhook: &WebhookRow) -> Result<()> {
-        sqlx::query(
+        query(
             "INSERT INTO webhooks (id, tenant_id, name, url, events, enabled, sealed, created_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
              ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,
@@ -55,7 +58,7 @@ impl Store {
     }
 
     pub async fn delete_webhook(&self, id: &str) -> Result<()> {
-        sqlx::query("DELETE FROM webhooks WHERE id = $1")
+        query("DELETE FROM webhooks WHERE id = $1")
             .bind(id)
             .execute(&self.pool)
             .await?;
@@ -63,7 +66,7 @@ impl Store {
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<WebhookRow> {
+fn from_row(row: &Row) -> Result<WebhookRow> {
     Ok(WebhookRow {
         id: row::text(row, "id")?,
         tenant: row::parsed(row, "webhooks", "tenant_id")?,

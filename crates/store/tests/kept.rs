@@ -1,4 +1,4 @@
-//! Secrets, volumes, events and webhooks, in a real file.
+//! Secrets, volumes, events and webhooks, in both databases.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,149 +6,111 @@
     reason = "a test fails by panicking"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
 
-use serde_json::json;
-use soulbox_store::{
-    EndRow, EventFilter, EventRow, KeyRow, Life, Rest, SandboxRow, SecretRow, Store, TenantRow,
-    VolumeRow, WebhookRow,
+use soulbox_store::{EndRow, EventFilter, Inserted, Life, Rest, SandboxRow, WebhookRow};
+use soulbox_types::{EndReason, UnixMillis};
+use support::{
+    Database,
+    rows::{event, secret, tenant_id, volume},
 };
-use soulbox_types::{EndReason, TenantId, UnixMillis};
-use tempfile::TempDir;
 
-const TENANTS: [&str; 2] = [
-    "01890a5d-ac96-774b-bcce-b302099a8057",
-    "01890a5d-ac96-774b-bcce-b302099a8058",
+support::on_both![
+    a_secret_has_one_name_per_tenant_and_is_found_by_id_and_name,
+    of_two_writers_of_the_same_version_one_wins,
+    a_tenant_has_only_as_many_secrets_and_volumes_as_it_may,
+    what_no_name_can_be_is_not_found,
+    a_volume_has_one_name_per_tenant,
+    events_are_filtered_ordered_and_pruned,
+    a_webhook_is_replaced_by_its_id,
+    lives_and_rests_are_those_of_the_window,
 ];
 
-fn tenant(index: usize) -> TenantId {
-    TENANTS[index].parse().unwrap()
-}
-
-async fn store() -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("soulbox.db"))
-        .await
-        .unwrap();
-    for (index, slug) in ["one", "two"].into_iter().enumerate() {
-        let row = TenantRow {
-            id: tenant(index),
-            slug: slug.into(),
-            name: slug.into(),
-            created_at: UnixMillis(1),
-        };
-        let key = KeyRow {
-            id: slug.into(),
-            tenant: tenant(index),
-            name: "first".into(),
-            hash: slug.into(),
-            mask_prefix: "ab".into(),
-            mask_suffix: "cd".into(),
-            value_length: 40,
-            created_at: UnixMillis(1),
-            last_used_at: None,
-        };
-        assert!(store.insert_tenant_with_key(&row, &key).await.unwrap());
-    }
-    (folder, store)
-}
-
-fn secret(id: &str, owner: usize, name: &str) -> SecretRow {
-    SecretRow {
-        id: id.into(),
-        tenant: tenant(owner),
-        name: name.into(),
-        version: 1,
-        metadata: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
-        sealed: "sealed".into(),
-        created_at: UnixMillis(1),
-        updated_at: UnixMillis(1),
-    }
-}
-
-fn event(number: i64, kind: &str, sandbox: &str, at: u64) -> EventRow {
-    EventRow {
-        id: format!("event-{number}"),
-        tenant: tenant(0),
-        sandbox: sandbox.parse().unwrap(),
-        execution: "x".into(),
-        template: "base".into(),
-        build: "b".into(),
-        kind: kind.into(),
-        data: json!({"n": number}),
-        at: UnixMillis(at),
-        number,
-    }
-}
-
-#[tokio::test]
-async fn a_secret_has_one_name_per_tenant_and_is_found_by_id_and_name() {
-    let (_folder, store) = store().await;
+async fn a_secret_has_one_name_per_tenant_and_is_found_by_id_and_name(database: Database) {
+    let store = database.open().await;
     let mine = secret("sec_1", 0, "key");
-    assert!(store.insert_secret(&mine).await.unwrap());
-    assert!(
-        !store
-            .insert_secret(&secret("sec_2", 0, "key"))
-            .await
-            .unwrap()
-    );
-    assert!(
-        store
-            .insert_secret(&secret("sec_3", 1, "key"))
-            .await
-            .unwrap()
-    );
+    let insert = async |row| store.insert_secret(&row, 9).await.unwrap();
+    assert_eq!(insert(mine.clone()).await, Inserted::Yes);
+    let again = secret("sec_2", 0, "key");
+    assert_eq!(insert(again).await, Inserted::NameTaken);
+    let others = secret("sec_3", 1, "key");
+    assert_eq!(insert(others).await, Inserted::Yes);
     for name in ["sec_1", "key"] {
-        let found = store.secret(&tenant(0), name).await.unwrap();
+        let found = store.secret(&tenant_id(0), name).await.unwrap();
         assert_eq!(found, Some(mine.clone()));
     }
-    assert_eq!(store.secret(&tenant(1), "sec_1").await.unwrap(), None);
-    assert_eq!(store.secrets(&tenant(0)).await.unwrap(), [mine]);
-    assert!(!store.delete_secret(&tenant(1), "sec_1").await.unwrap());
-    assert!(store.delete_secret(&tenant(0), "sec_1").await.unwrap());
-    assert!(!store.delete_secret(&tenant(0), "sec_1").await.unwrap());
+    assert_eq!(store.secret(&tenant_id(1), "sec_1").await.unwrap(), None);
+    assert_eq!(store.secrets(&tenant_id(0)).await.unwrap(), [mine]);
+    assert!(!store.delete_secret(&tenant_id(1), "sec_1").await.unwrap());
+    assert!(store.delete_secret(&tenant_id(0), "sec_1").await.unwrap());
+    assert!(!store.delete_secret(&tenant_id(0), "sec_1").await.unwrap());
 }
 
-#[tokio::test]
-async fn of_two_writers_of_the_same_version_one_wins() {
-    let (_folder, store) = store().await;
+async fn of_two_writers_of_the_same_version_one_wins(database: Database) {
+    let store = database.open().await;
     let mut row = secret("sec_1", 0, "key");
-    assert!(store.insert_secret(&row).await.unwrap());
+    let inserted = store.insert_secret(&row, 9).await.unwrap();
+    assert_eq!(inserted, Inserted::Yes);
     row.version = 2;
     row.sealed = "second".into();
     assert!(store.update_secret(&row).await.unwrap());
     assert!(!store.update_secret(&row).await.unwrap());
-    let found = store.secret(&tenant(0), "key").await.unwrap();
+    let found = store.secret(&tenant_id(0), "key").await.unwrap();
     assert_eq!(found, Some(row));
 }
 
-#[tokio::test]
-async fn a_volume_has_one_name_per_tenant() {
-    let (_folder, store) = store().await;
-    let row = VolumeRow {
-        id: "v1".into(),
-        tenant: tenant(0),
-        name: "data".into(),
-        limit_mib: 7,
-        created_at: UnixMillis(3),
-    };
-    assert!(store.insert_volume(&row).await.unwrap());
-    let again = VolumeRow {
-        id: "v2".into(),
-        ..row.clone()
-    };
-    assert!(!store.insert_volume(&again).await.unwrap());
+async fn what_no_name_can_be_is_not_found(database: Database) {
+    let store = database.open().await;
+    for name in ["", "ab\0c", "\0", "'; --", "\u{fffd}"] {
+        assert_eq!(store.secret(&tenant_id(0), name).await.unwrap(), None);
+        assert_eq!(store.volume(name).await.unwrap(), None);
+    }
+}
+
+async fn a_volume_has_one_name_per_tenant(database: Database) {
+    let store = database.open().await;
+    let row = volume("v1", "data");
+    let insert = async |row| store.insert_volume(&row, 9).await.unwrap();
+    assert_eq!(insert(row.clone()).await, Inserted::Yes);
+    let again = volume("v2", "data");
+    assert_eq!(insert(again).await, Inserted::NameTaken);
     assert_eq!(store.volume("v1").await.unwrap(), Some(row.clone()));
-    assert_eq!(store.volumes(&tenant(0)).await.unwrap(), [row]);
-    assert!(store.volumes(&tenant(1)).await.unwrap().is_empty());
+    assert_eq!(store.volumes(&tenant_id(0)).await.unwrap(), [row]);
+    assert!(store.volumes(&tenant_id(1)).await.unwrap().is_empty());
     assert_eq!(store.volume_ids().await.unwrap(), ["v1"]);
     store.delete_volume("v1").await.unwrap();
     assert_eq!(store.volume("v1").await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn events_are_filtered_ordered_and_pruned() {
-    let (_folder, store) = store().await;
+async fn a_tenant_has_only_as_many_secrets_and_volumes_as_it_may(database: Database) {
+    let store = database.open().await;
+    for (number, expected) in [Inserted::Yes, Inserted::Yes, Inserted::Full]
+        .into_iter()
+        .enumerate()
+    {
+        let name = format!("n{number}");
+        let secret = secret(&name, 0, &name);
+        let inserted = store.insert_secret(&secret, 2).await.unwrap();
+        assert_eq!(inserted, expected);
+        let volume = volume(&name, &name);
+        let inserted = store.insert_volume(&volume, 2).await.unwrap();
+        assert_eq!(inserted, expected);
+    }
+    let others = secret("other", 1, "n0");
+    let inserted = store.insert_secret(&others, 2).await.unwrap();
+    assert_eq!(inserted, Inserted::Yes, "another tenant's do not count");
+    let taken = volume("another", "n0");
+    let inserted = store.insert_volume(&taken, 2).await.unwrap();
+    assert_eq!(inserted, Inserted::NameTaken, "which says more than full");
+    store.delete_volume("n0").await.unwrap();
+    let inserted = store.insert_volume(&taken, 2).await.unwrap();
+    assert_eq!(inserted, Inserted::Yes);
+}
+
+async fn events_are_filtered_ordered_and_pruned(database: Database) {
+    let store = database.open().await;
     let all = [
         event(0, "created", "ia", 10),
         event(1, "paused", "ia", 10),
@@ -157,7 +119,7 @@ async fn events_are_filtered_ordered_and_pruned() {
     ];
     store.insert_events(&all).await.unwrap();
     let find = async |filter: EventFilter| -> Vec<i64> {
-        let found = store.events(&tenant(0), &filter).await.unwrap();
+        let found = store.events(&tenant_id(0), &filter).await.unwrap();
         found.iter().map(|event| event.number).collect()
     };
     let base = EventFilter {
@@ -182,7 +144,7 @@ async fn events_are_filtered_ordered_and_pruned() {
         ..base.clone()
     };
     assert_eq!(find(kinds).await, [2, 0]);
-    let others = store.events(&tenant(1), &base).await.unwrap();
+    let others = store.events(&tenant_id(1), &base).await.unwrap();
     assert!(others.is_empty());
 
     assert_eq!(store.prune_events(UnixMillis(11), 10).await.unwrap(), 2);
@@ -190,12 +152,11 @@ async fn events_are_filtered_ordered_and_pruned() {
     assert_eq!(find(base).await, [3]);
 }
 
-#[tokio::test]
-async fn a_webhook_is_replaced_by_its_id() {
-    let (_folder, store) = store().await;
+async fn a_webhook_is_replaced_by_its_id(database: Database) {
+    let store = database.open().await;
     let mut row = WebhookRow {
         id: "w".into(),
-        tenant: tenant(0),
+        tenant: tenant_id(0),
         name: "n".into(),
         url: "https://example.com".into(),
         events: vec!["sandbox.lifecycle.created".into()],
@@ -211,9 +172,8 @@ async fn a_webhook_is_replaced_by_its_id() {
     assert!(store.webhooks().await.unwrap().is_empty());
 }
 
-#[tokio::test]
-async fn lives_and_rests_are_those_of_the_window() {
-    let (_folder, store) = store().await;
+async fn lives_and_rests_are_those_of_the_window(database: Database) {
+    let store = database.open().await;
     for (id, from, end) in [
         ("igone", 1, Some((5, EndReason::Killed))),
         ("ifailed", 10, Some((11, EndReason::CreateFailed))),
@@ -223,7 +183,7 @@ async fn lives_and_rests_are_those_of_the_window() {
     ] {
         let row = SandboxRow {
             id: id.parse().unwrap(),
-            tenant: tenant(0),
+            tenant: tenant_id(0),
             template: "base".parse().unwrap(),
             metadata: BTreeMap::new(),
             created_at: UnixMillis(from),
@@ -240,7 +200,7 @@ async fn lives_and_rests_are_those_of_the_window() {
         }
     }
     let lives = store
-        .lives(&tenant(0), UnixMillis(6), UnixMillis(50), 10)
+        .lives(&tenant_id(0), UnixMillis(6), UnixMillis(50), 10)
         .await
         .unwrap();
     let expected = [("ilives", 20, None), ("iended", 10, Some(30))];
@@ -259,7 +219,10 @@ async fn lives_and_rests_are_those_of_the_window() {
         event(3, "paused", "ilives", 60),
     ];
     store.insert_events(&events).await.unwrap();
-    let rests = store.rests(&tenant(0), UnixMillis(50), 10).await.unwrap();
+    let rests = store
+        .rests(&tenant_id(0), UnixMillis(50), 10)
+        .await
+        .unwrap();
     assert_eq!(
         rests,
         [(22, true), (24, false)].map(|(at, paused)| Rest {
