@@ -279,3 +279,6 @@ fn internal(error: &dyn std::error::Error) -> ApiError {
     let message = "something went wrong inside the server: its log says what";
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message).coded("internal_server_error")
 }
+
+#[cfg(test)]
+mod tests;
