@@ -1,48 +1,20 @@
-//! E2B's REST interface over the control plane.
-//!
-//! One file per resource; each only translates. `error` is the one map from errors to HTTP.
+//! The REST interfaces over the control plane: two surfaces, and what they share.
 //!
 //! # Layout
-//! - `router`: every route, also those that are not supported yet
-//! - `sandboxes`, `snapshots`, `templates`, `tags`, `keys`, `teams`: the resources
-//! - `secrets`, `volumes`, `volume_content`: what tenants keep between sandboxes
-//! - `events`, `webhooks`, `team_metrics`: what happened
-//! - `unsupported`: what is not built yet says so
-//! - `auth`, `base_url`, `body`, `path`, `query`: reading a request
-//! - `page`, `wire`: writing an answer
-//! - `cors`, `trace`: around every request
+//! - `e2b`: E2B's protocol, which its clients speak
+//! - `v1`: SoulBox's own routes, below `/v1`
+//! - `shared`: reading requests, writing pages, errors in no surface's words, CORS and tracing
+//! - `router`: the surfaces, one beside the other
+//!
+//! Errors come from the control plane with a code from its closed list; each surface has one
+//! `error` module that words them and maps them to HTTP.
 
-mod auth;
-mod base_url;
-mod body;
-mod broken;
-mod builds;
-mod cors;
-mod domain;
-mod error;
-mod events;
-mod execute;
-mod health;
-mod keys;
-mod page;
-mod path;
-mod query;
+mod e2b;
 mod router;
-mod sandboxes;
-mod secrets;
-mod snapshots;
-mod tags;
-mod team_metrics;
-mod teams;
-mod templates;
-mod trace;
-mod unsupported;
-mod volume_content;
-mod volumes;
-mod webhooks;
-mod wire;
+mod shared;
+mod v1;
 
 pub use self::{
-    base_url::OverTls,
     router::{ApiConfig, router},
+    shared::base_url::OverTls,
 };

@@ -1,8 +1,9 @@
 //! One way of doing a thing, timed round by round.
 
-use std::{error::Error as StdError, fmt::Write as _, time::Duration};
+use std::{error::Error as StdError, time::Duration};
 
 use async_trait::async_trait;
+use soulbox_types::Chain;
 
 use crate::Samples;
 
@@ -20,15 +21,8 @@ impl Failure {
     }
 
     /// With everything that caused it.
-    pub fn caused(error: &dyn StdError) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            // Writing to a String cannot fail.
-            write!(text, ": {error}").ok();
-            cause = error.source();
-        }
-        Self(text)
+    pub fn caused(error: &(dyn StdError + 'static)) -> Self {
+        Self::new(Chain(error))
     }
 }
 

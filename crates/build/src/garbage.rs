@@ -3,6 +3,7 @@
 use std::{collections::HashSet, io, path::PathBuf, sync::Arc};
 
 use soulbox_template::Template;
+use soulbox_types::Chain;
 
 use crate::{base::debian, durable::blocking, job::Workshop};
 
@@ -35,6 +36,8 @@ pub(crate) async fn collect(shop: &Arc<Workshop>, keep: &[Arc<Template>]) {
     match collected.await {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => tracing::info!(layers = removed.len(), "removed image layers"),
-        Err(error) => tracing::warn!(%error, "could not remove everything that nothing uses"),
+        Err(error) => {
+            tracing::warn!(error = %Chain(&error), "could not remove everything that nothing uses")
+        }
     }
 }

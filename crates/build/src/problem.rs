@@ -1,6 +1,8 @@
 //! Why a step did not work out: the user's affair, or ours.
 
-use std::{error::Error, fmt::Write, io};
+use std::{error::Error, io};
+
+use soulbox_types::Chain;
 
 use crate::BuildFailure;
 
@@ -39,7 +41,7 @@ impl Problem {
         let message = match self {
             Self::Told(message) => message,
             Self::Internal { what, source } => {
-                tracing::error!(build, step, error = %chain(&*source), "could not {what}");
+                tracing::error!(build, step, error = %Chain(&*source), "could not {what}");
                 format!("could not {what}: the server's log has the reason (build {build})")
             }
         };
@@ -61,15 +63,4 @@ impl<T> Doing<T> for io::Result<T> {
             _ => Problem::internal(what, source),
         })
     }
-}
-
-/// An error with everything that led to it.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let _cannot_fail = write!(text, ": {error}");
-        next = error.source();
-    }
-    text
 }

@@ -6,7 +6,7 @@ use soulbox_guest::{Error as GuestError, Guest, GuestCommand, GuestExit, NodeDia
 use soulbox_runtime::{AddedLayer, Error as NodeError};
 use soulbox_template::Template;
 use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
+    Chain, EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
     UnixMillis,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -220,14 +220,14 @@ async fn end(shop: Arc<Workshop>, id: SandboxId, build: String) {
         match shop.node.destroy(&id, EndReason::Killed).await {
             Ok(()) | Err(NodeError::SandboxNotFound(_)) => break,
             Err(error) => {
-                tracing::warn!(sandbox = %id, %error, attempt, "could not end a build's sandbox");
+                tracing::warn!(sandbox = %id, error = %Chain(&error), attempt, "could not end a build's sandbox");
                 sleep(Duration::from_secs(1)).await;
             }
         }
     }
     let forgotten = tokio::task::spawn_blocking(move || shop.templates.forget(&build)).await;
     if let Ok(Err(error)) = forgotten {
-        tracing::warn!(%error, "could not forget a build's state between its steps");
+        tracing::warn!(error = %Chain(&error), "could not forget a build's state between its steps");
     }
 }
 

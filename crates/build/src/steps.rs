@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use soulbox_runtime::AddedLayer;
-use soulbox_types::UnixMillis;
+use soulbox_types::{Chain, UnixMillis};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
@@ -89,7 +89,7 @@ impl Drop for Draft {
         let path = std::mem::take(&mut self.path);
         let remove = move || {
             if let Err(error) = remove_tree(&path) {
-                tracing::warn!(path = %path.display(), %error, "an unfinished step stays until the next start");
+                tracing::warn!(path = %path.display(), error = %Chain(&error), "an unfinished step stays until the next start");
             }
         };
         match tokio::runtime::Handle::try_current() {
@@ -148,7 +148,7 @@ impl Steps {
                 lease,
             }),
             Err(error) => {
-                tracing::warn!(%key, %error, "a cached step is damaged and will be made anew");
+                tracing::warn!(%key, error = %Chain(&error), "a cached step is damaged and will be made anew");
                 None
             }
         }

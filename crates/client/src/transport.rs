@@ -11,6 +11,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use soulbox_outgoing::watch_pooled;
+use soulbox_types::causes;
 use tokio::time::timeout;
 
 use crate::{
@@ -143,12 +144,5 @@ fn classify(url: String, error: legacy::Error) -> Error {
 }
 
 fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref())
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use soulbox_runtime::{Broken, Error as NodeError, Remedy};
 use soulbox_store::EndRow;
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, TenantId, UnixMillis};
+use soulbox_types::{Chain, EndReason, SandboxId, SandboxSpec, TenantId, UnixMillis};
 use tracing::Instrument;
 
 use crate::{Control, Error, Result, Sandbox, Tenant};
@@ -89,7 +89,7 @@ impl Control {
                     return;
                 }
                 if let Err(error) = control.look_again(&broken.id).await {
-                    tracing::warn!(sandbox_id = %broken.id, %error, "a broken sandbox could not be looked at again");
+                    tracing::warn!(sandbox_id = %broken.id, error = %Chain(&error), "a broken sandbox could not be looked at again");
                 }
             }
         });

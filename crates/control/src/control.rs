@@ -6,6 +6,7 @@ use std::{
 
 use soulbox_runtime::Node;
 use soulbox_store::Store;
+use soulbox_types::Chain;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -125,7 +126,7 @@ impl Control {
         }
         let _written = self.journal.flush().await;
         if let Err(error) = self.flush_key_use().await {
-            tracing::warn!(%error, "could not write when API keys were last used");
+            tracing::warn!(error = %Chain(&error), "could not write when API keys were last used");
         }
     }
 

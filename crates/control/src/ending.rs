@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::Error as NodeError;
 use soulbox_store::EndRow;
-use soulbox_types::{EndReason, SandboxId};
+use soulbox_types::{Chain, EndReason, SandboxId};
 use tracing::Instrument;
 
 use crate::{Control, Error, Result, Tenant, registry::Phase, view::Lookup};
@@ -62,7 +62,9 @@ impl Control {
         match written {
             Ok(()) => self.forget_end_later(id),
             // It is gone, so its owner is not told otherwise. The node keeps why.
-            Err(error) => tracing::error!(%error, "the end of a sandbox is not on record yet"),
+            Err(error) => {
+                tracing::error!(error = %Chain(&error), "the end of a sandbox is not on record yet")
+            }
         }
         Ok(())
     }
@@ -78,7 +80,7 @@ impl Control {
             match control.store.settled().await {
                 Ok(()) => control.node.forget_end(&id).await,
                 // The next start finds it again, and whether it is on record.
-                Err(error) => tracing::warn!(%error, "an end is not forgotten"),
+                Err(error) => tracing::warn!(error = %Chain(&error), "an end is not forgotten"),
             }
         });
     }

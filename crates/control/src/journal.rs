@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use soulbox_store::{EventFilter, EventRow, SandboxRow, Store};
-use soulbox_types::{EndReason, Limits, SandboxId, SandboxSpec, UnixMillis};
+use soulbox_types::{Chain, EndReason, Limits, SandboxId, SandboxSpec, UnixMillis};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -303,7 +303,7 @@ async fn keep(store: Store, hooks: Arc<Hooks>, mut inbox: mpsc::Receiver<Note>) 
         }
         if !unwritten.is_empty() {
             if let Err(error) = store.insert_events(&unwritten).await {
-                tracing::error!(%error, waiting = unwritten.len(), "could not write events; trying again");
+                tracing::error!(error = %Chain(&error), waiting = unwritten.len(), "could not write events; trying again");
                 let beyond = unwritten.len().saturating_sub(QUEUE);
                 if beyond > 0 {
                     tracing::error!(lost = beyond, "events are lost: too many wait");

@@ -17,6 +17,7 @@
 //! - `keys`, `api_key`: who may come in
 //! - `token`, `vault`: tokens and keys derived from the server's seed
 //! - `secrets`, `volumes`: what tenants keep between sandboxes
+//! - `error`: what can go wrong, as a closed list of codes with words and hints
 //! - `journal`, `webhooks`, `team_metrics`: what happened, who is told, what it adds up to
 
 mod api_key;
@@ -64,7 +65,7 @@ pub use self::{
     config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,
     create::Access,
-    error::{Error, Result},
+    error::{Error, ErrorCode, Problem, Result},
     idempotency::IdempotencyKey,
     journal::{EVENT_KINDS, Event},
     keys::{KeyInfo, NewKey, Tenant},

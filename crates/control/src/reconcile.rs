@@ -17,7 +17,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use soulbox_runtime::{Broken, End, SandboxStatus};
 use soulbox_store::{EndRow, EventFilter, SandboxRow};
-use soulbox_types::{EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{Chain, EndReason, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
 use crate::{
     Access, Control, Result, create::row_of, idempotency::StoredAnswer, journal::RETENTION,
@@ -77,7 +77,7 @@ impl Control {
         }
         tracing::warn!(sandbox_id = %spec.id, state = ?status.state, "destroying a stray sandbox");
         if let Err(error) = self.destroy_on_node(&spec.id, EndReason::Lost).await {
-            tracing::error!(sandbox_id = %spec.id, %error, "could not destroy a stray sandbox");
+            tracing::error!(sandbox_id = %spec.id, error = %Chain(&error), "could not destroy a stray sandbox");
         }
         let end = EndRow::now(
             EndReason::Lost,
@@ -145,7 +145,7 @@ impl Control {
         if unwanted {
             tracing::info!(sandbox_id = %broken.id, "removing a broken sandbox that is nobody's");
             if let Err(error) = self.node.discard(&broken.id).await {
-                tracing::warn!(sandbox_id = %broken.id, %error, "a broken sandbox stays");
+                tracing::warn!(sandbox_id = %broken.id, error = %Chain(&error), "a broken sandbox stays");
             }
             return Ok(());
         }

@@ -10,7 +10,7 @@ use std::{
 
 use soulbox_runtime::{Error as NodeError, Snapshot};
 use soulbox_store::{SnapshotBuildRow, SnapshotRow, SnapshotTagRow};
-use soulbox_types::{SandboxId, SandboxState, TemplateId, UnixMillis};
+use soulbox_types::{Chain, SandboxId, SandboxState, TemplateId, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -251,11 +251,13 @@ impl Control {
                         removed = true;
                     });
                     if let Err(error) = forgotten {
-                        tracing::warn!(%image, %error, "could not forget an image");
+                        tracing::warn!(%image, error = %Chain(&error), "could not forget an image");
                     }
                 }
                 Ok(Err(NodeError::InUse { .. })) => {}
-                Ok(Err(error)) => tracing::warn!(%image, %error, "could not remove an image"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%image, error = %Chain(&error), "could not remove an image")
+                }
                 Err(_) => tracing::warn!(%image, "removing an image takes too long"),
             }
         }

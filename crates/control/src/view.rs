@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{Error as NodeError, LogEntry, MetricSample, Paused, SandboxStatus, Visited};
-use soulbox_types::{Limits, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{Chain, Limits, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 
 use crate::{Control, Error, Result, Tenant, registry::Phase};
 
@@ -143,7 +143,7 @@ impl Control {
 
     pub(crate) async fn not_found(&self, tenant: &Tenant, id: &SandboxId) -> Error {
         let row = self.store.sandbox(id).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not look up why a sandbox is not there");
+            tracing::warn!(error = %Chain(&error), "could not look up why a sandbox is not there");
             None
         });
         let row = row.filter(|row| row.tenant == tenant.id);

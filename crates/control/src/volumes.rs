@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use soulbox_store::{Inserted, VolumeRow};
-use soulbox_types::{SandboxId, SandboxSpec, Secret, UnixMillis, VolumeMount};
+use soulbox_types::{Chain, SandboxId, SandboxSpec, Secret, UnixMillis, VolumeMount};
 use soulbox_volume::{Content, Volumes};
 use uuid::Uuid;
 
@@ -228,7 +228,7 @@ impl Control {
         for id in spec.volumes.iter().map(|mount| mount.volume.clone()) {
             let (volumes, owned) = (Arc::clone(&volumes), id.clone());
             if let Err(error) = blocking(move || volumes.directory(&owned)).await {
-                tracing::error!(volume_id = id, %error, "could not mount a volume in use");
+                tracing::error!(volume_id = id, error = %Chain(&error), "could not mount a volume in use");
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use soulbox_runtime::NodeEvent;
 use soulbox_store::EndRow;
-use soulbox_types::{EndReason, SandboxId, UnixMillis};
+use soulbox_types::{Chain, EndReason, SandboxId, UnixMillis};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
     time::MissedTickBehavior,
@@ -57,7 +57,7 @@ impl Control {
             Ok(()) => self.forget_end_later(id),
             // The node keeps why; see `record_left_ends`.
             Err(error) => {
-                tracing::error!(sandbox_id = %id, %error, "could not record the end of a sandbox");
+                tracing::error!(sandbox_id = %id, error = %Chain(&error), "could not record the end of a sandbox");
             }
         }
         self.sweep_later();
@@ -138,7 +138,7 @@ async fn maintain(control: Weak<Control>) {
             return;
         }
         if let Err(error) = control.sync_keys().await {
-            tracing::warn!(%error, "could not look for changed API keys");
+            tracing::warn!(error = %Chain(&error), "could not look for changed API keys");
         }
         control.notice_woken();
         if tick.is_multiple_of(TICKS_PER_RESYNC) {
@@ -155,7 +155,7 @@ async fn maintain(control: Weak<Control>) {
         if tick.is_multiple_of(TICKS_PER_PRUNE)
             && let Err(error) = control.prune().await
         {
-            tracing::warn!(%error, "could not tidy the store");
+            tracing::warn!(error = %Chain(&error), "could not tidy the store");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 use soulbox_store::{EventRow, WebhookRow};
-use soulbox_types::{Secret, TenantId, UnixMillis};
+use soulbox_types::{Chain, Secret, TenantId, UnixMillis};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -201,7 +201,7 @@ impl Hooks {
             match (opened, target) {
                 (Ok(secret), Ok(target)) => hooks.add(row, target, secret),
                 (Err(error), _) | (_, Err(error)) => {
-                    tracing::error!(webhook = row.id, %error, "a webhook cannot be used");
+                    tracing::error!(webhook = row.id, error = %Chain(&error), "a webhook cannot be used");
                 }
             }
         }
@@ -289,7 +289,7 @@ async fn work(
                 .await;
             let Err(error) = sent else { break };
             if attempt == ATTEMPTS {
-                tracing::warn!(webhook = receiver.id, %error, "an event was not delivered");
+                tracing::warn!(webhook = receiver.id, error = %Chain(&error), "an event was not delivered");
                 break;
             }
             tokio::time::sleep(wait).await;

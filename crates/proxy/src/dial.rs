@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use soulbox_runtime::{DynStream, Error, Node};
+use soulbox_types::Chain;
 
 use crate::{Seldom, life::Life, refusal::Refusal, route::Target};
 
@@ -65,20 +66,5 @@ async fn patiently(
             Some(wait) => tokio::time::sleep(*wait).await,
             None => return Err(port_closed()),
         }
-    }
-}
-
-/// An error and its sources on one line.
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
-        Ok(())
     }
 }

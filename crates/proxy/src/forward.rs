@@ -13,6 +13,7 @@ use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use soulbox_outgoing::Heads;
 use soulbox_runtime::DynStream;
+use soulbox_types::Chain;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -83,7 +84,7 @@ impl Exchange {
                 wrapped = inner_tls::wrap(connection, host) => wrapped,
             };
             wrapped.map_err(|error| {
-                tracing::debug!(sandbox_id = %target.id, port = target.port, %error, "no TLS inside");
+                tracing::debug!(sandbox_id = %target.id, port = target.port, error = %Chain(&error), "no TLS inside");
                 bad_answer()
             })?
         } else {
@@ -112,7 +113,7 @@ impl Exchange {
         let connection = tokio::spawn(async move {
             let connection = ended.run_until_cancelled_owned(connection.with_upgrades());
             if let Some(Err(error)) = connection.await {
-                tracing::trace!(%error, "a connection into a sandbox ended");
+                tracing::trace!(error = %Chain(&error), "a connection into a sandbox ended");
             }
         });
         let open = OpenStream::new(
@@ -134,7 +135,7 @@ impl Exchange {
         let mut answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::debug!(sandbox_id = %target.id, port = target.port, %error, "no valid answer");
+                tracing::debug!(sandbox_id = %target.id, port = target.port, error = %Chain(&error), "no valid answer");
                 if life.ends_within(NEWS_OF_THE_END).await || !proxy.lives.runs(&target.id) {
                     return Err(Refusal::NotFound(target.id));
                 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use soulbox_types::SandboxId;
+use soulbox_types::{Chain, SandboxId};
 use tokio_util::sync::CancellationToken;
 
 use crate::{activity::Activity, body::OpenStream};
@@ -42,7 +42,7 @@ impl Tunnel {
         let (client, sandbox) = match both {
             Ok(Ok(both)) => both,
             Ok(Err(error)) => {
-                tracing::debug!(sandbox_id = %id, %error, "an upgrade was not carried out");
+                tracing::debug!(sandbox_id = %id, error = %Chain(&error), "an upgrade was not carried out");
                 return;
             }
             Err(_elapsed) => {

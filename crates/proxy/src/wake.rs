@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use soulbox_runtime::{Error, Node, NotWoken, SandboxStatus, Waker};
-use soulbox_types::{ENVD_PORT, Kept, SandboxState, UnixMillis};
+use soulbox_types::{Chain, ENVD_PORT, Kept, SandboxState, UnixMillis};
 
 use crate::{ingress::is_admitted, refusal::Refusal, route::Target};
 
@@ -97,7 +97,7 @@ async fn resume(
             Err(Refusal::NoRoom(id.clone()))
         }
         Err(error) => {
-            tracing::warn!(sandbox_id = %id, %error, "traffic could not wake a sandbox");
+            tracing::warn!(sandbox_id = %id, error = %Chain(&error), "traffic could not wake a sandbox");
             Err(Refusal::Changing(id.clone()))
         }
     }

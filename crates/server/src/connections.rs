@@ -23,6 +23,7 @@ use hyper_util::{
 use rustix::io::Errno;
 use soulbox_proxy::{ClientConnection, Seldom};
 use soulbox_sys::send_unpaced;
+use soulbox_types::Chain;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -103,7 +104,7 @@ impl Connections {
                         self.guests.make_way();
                     }
                     if let Some(unsaid) = failures.now() {
-                        tracing::warn!(%error, unsaid, "could not accept a connection");
+                        tracing::warn!(error = %Chain(&error), unsaid, "could not accept a connection");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -202,7 +203,9 @@ impl Connections {
         };
         match handshake {
             Ok(Ok(stream)) => self.serve(stream, client, presence).await,
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Ok(Err(error)) => {
+                tracing::debug!(%peer, error = %Chain(&error), "TLS handshake failed")
+            }
             Err(_elapsed) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }

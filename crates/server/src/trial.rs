@@ -14,6 +14,7 @@ use soulbox_jail::{Instance, Jail, JailConfig};
 use soulbox_net::NetConfig;
 use soulbox_runtime::Error;
 use soulbox_template::{HostOptions, Template, Templates};
+use soulbox_types::Chain;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -48,12 +49,12 @@ impl From<&Error> for Failure {
             },
             Error::Io { what, source } => Self {
                 step: what.clone(),
-                message: with_causes(source),
+                message: Chain(source).to_string(),
                 is_explained: explains_itself(source),
             },
             other => Self {
                 step: "start".to_owned(),
-                message: with_causes(other),
+                message: Chain(other).to_string(),
                 is_explained: false,
             },
         }
@@ -69,19 +70,6 @@ fn explains_itself(error: &io::Error) -> bool {
             Network::Firewall(_) | Network::Kernel { .. } | Network::TimedOut { .. }
         )
     })
-}
-
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Before the server is ready. A server that has sandboxes starts all the same: without it nobody

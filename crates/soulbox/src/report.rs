@@ -7,6 +7,7 @@ use std::{
 };
 
 use soulbox_client::config::ConfigError;
+use soulbox_types::Chain;
 
 use crate::output;
 
@@ -94,16 +95,9 @@ fn label(text: &str, colour: &str) -> String {
     }
 }
 
-/// The whole chain on one line; causes that only repeat what was said are left out.
+/// The whole chain on one line.
 fn chain(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
+    Chain(error.as_ref()).to_string()
 }
 
 fn hint(error: &anyhow::Error) -> Option<String> {

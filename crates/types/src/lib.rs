@@ -10,7 +10,9 @@
 //! - [`guest`]: what the node hands to `soulbox-init` and `soulbox-envd`
 //! - [`secret`]: strings that cannot be printed
 //! - [`time`]: milliseconds since the epoch
+//! - [`chain`]: errors together with what led to them
 
+pub mod chain;
 pub mod guest;
 pub mod id;
 pub mod limits;
@@ -19,6 +21,7 @@ pub mod secret;
 pub mod spec;
 pub mod time;
 
+pub use chain::{Chain, causes};
 pub use guest::EnvdConfig;
 pub use id::{InvalidId, SandboxId, TemplateId, TenantId};
 pub use limits::{INSTANCE_TYPES, Limits, disk_reserve};

@@ -230,6 +230,20 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
+    /// Status, headers and body as they go over the wire, without the headers that every answer has.
+    #[allow(dead_code, reason = "each test crate uses a part of it")]
+    pub(crate) fn on_the_wire(&self) -> String {
+        let mut lines = vec![self.status.as_str().to_owned()];
+        for (name, value) in &self.headers {
+            if !name.as_str().starts_with("access-control-") {
+                lines.push(format!("{name}: {}", value.to_str().unwrap()));
+            }
+        }
+        lines[1..].sort();
+        lines.push(self.text.clone());
+        lines.join("\n")
+    }
+
     /// The whole body of an error without `error_code`.
     #[track_caller]
     pub(crate) fn is_error(&self, code: u16, message: &str) {

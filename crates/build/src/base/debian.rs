@@ -12,6 +12,7 @@ use std::{
 };
 
 use soulbox_image::Image;
+use soulbox_types::Chain;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
     process::Command,
@@ -199,7 +200,7 @@ impl Drop for Scratch {
         // Hundreds of MiB: not in the way of whoever waits.
         std::thread::spawn(move || {
             if let Err(error) = crate::removal::remove_tree(&path) {
-                tracing::warn!(path = %path.display(), %error, "could not remove what mmdebstrap left");
+                tracing::warn!(path = %path.display(), error = %Chain(&error), "could not remove what mmdebstrap left");
             }
         });
     }

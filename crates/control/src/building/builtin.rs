@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use soulbox_build::Stage;
 use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
-use soulbox_types::{Limits, TemplateId, UnixMillis};
+use soulbox_types::{Chain, Limits, TemplateId, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -176,7 +176,7 @@ impl Control {
         let control = Arc::clone(self);
         self.in_background(async move {
             if let Err(error) = control.build_builtin(&name).await {
-                tracing::warn!(name, %error, "could not build a template of the server anew");
+                tracing::warn!(name, error = %Chain(&error), "could not build a template of the server anew");
             }
         });
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use soulbox_store::{BuildRow, BuildStatus};
-use soulbox_types::{TemplateId, UnixMillis};
+use soulbox_types::{Chain, TemplateId, UnixMillis};
 use tokio::time::timeout;
 
 use super::{library::Built, workshop::Workshop};
@@ -47,7 +47,7 @@ impl Control {
             if let Some(control) = control.upgrade()
                 && let Err(error) = control.collect(&workshop).await
             {
-                tracing::warn!(%error, "could not remove builds that nothing needs");
+                tracing::warn!(error = %Chain(&error), "could not remove builds that nothing needs");
             }
         });
     }
@@ -63,7 +63,7 @@ impl Control {
             let (templates, id) = (Arc::clone(&workshop.config.templates), build.id.clone());
             let forgotten = tokio::task::spawn_blocking(move || templates.forget(&id)).await;
             if let Ok(Err(error)) = forgotten {
-                tracing::warn!(build = build.id, %error, "could not remove a build");
+                tracing::warn!(build = build.id, error = %Chain(&error), "could not remove a build");
                 continue;
             }
             self.store.mark_build_removed(&build.id).await?;
@@ -162,7 +162,7 @@ impl Control {
         if let Ok(Err(error)) = removed
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            tracing::warn!(build, %error, "could not remove a build's log");
+            tracing::warn!(build, error = %Chain(&error), "could not remove a build's log");
         }
         Ok(())
     }

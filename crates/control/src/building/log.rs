@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use soulbox_build::BuildLog;
 use soulbox_runtime::LogLevel;
-use soulbox_types::UnixMillis;
+use soulbox_types::{Chain, UnixMillis};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
 /// Of one build; more is cut off.
@@ -67,7 +67,7 @@ impl LogWriter {
         let (notes, inbox) = mpsc::channel(WAITING_LINES);
         let thread = tokio::task::spawn_blocking(move || {
             if let Err(error) = write(&path, inbox) {
-                tracing::error!(path = %path.display(), %error, "could not write a build's log");
+                tracing::error!(path = %path.display(), error = %Chain(&error), "could not write a build's log");
             }
         });
         let writer = Arc::new(Self {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use soulbox_build::BuildFailure;
 use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
-use soulbox_types::{Secret, TemplateId, UnixMillis};
+use soulbox_types::{Chain, Secret, TemplateId, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -123,13 +123,13 @@ impl Control {
     }
 
     async fn give_up(&self, row: &BuildRow, error: &Error) {
-        tracing::warn!(build = row.id, %error, "a build cannot go on");
+        tracing::warn!(build = row.id, error = %Chain(error), "a build cannot go on");
         let message = format!("the server was restarted and could not go on: {error}");
         if let Some(workshop) = &self.workshop {
             let failure = BuildFailure::new("base", message);
             workshop.fail(row, failure).await;
         } else if let Err(error) = self.end_build(row, message).await {
-            tracing::error!(build = row.id, %error, "could not record the end of a build");
+            tracing::error!(build = row.id, error = %Chain(&error), "could not record the end of a build");
         }
     }
 
@@ -154,7 +154,7 @@ impl Control {
         match reading.await {
             Ok(Ok(entries)) => Ok(entries),
             Ok(Err(error)) => {
-                tracing::error!(build = build.row.id, %error, "could not read a build's log");
+                tracing::error!(build = build.row.id, error = %Chain(&error), "could not read a build's log");
                 Err(Error::Internal("the log of the build cannot be read"))
             }
             Err(_) => Err(Error::Internal("reading the log was interrupted")),

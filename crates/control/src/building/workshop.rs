@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use soulbox_build::{BuildFailure, BuildLog, BuildRequest, Stage};
 use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildReason, BuildRow, BuildStatus, Store, TemplateTagRow};
-use soulbox_types::{TenantId, UnixMillis};
+use soulbox_types::{Chain, TenantId, UnixMillis};
 use tokio::time::{sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
@@ -277,7 +277,7 @@ impl Workshop {
             .await;
         if let Err(error) = written {
             // The next start runs it again, out of its cache.
-            tracing::error!(build = build.id, %error, "could not record the end of a build");
+            tracing::error!(build = build.id, error = %Chain(&error), "could not record the end of a build");
         }
         self.library.change(&build.template, &build.id, |row| {
             row.status = reason

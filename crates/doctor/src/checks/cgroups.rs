@@ -1,12 +1,12 @@
 //! Control groups: makes one, limits, freezes and kills a process in it, removes it.
 
 use std::{
-    error::Error as _,
     process::{Command, Stdio},
     time::Duration,
 };
 
 use soulbox_cgroup::{CgroupLimits, Error, Manager};
+use soulbox_types::Chain;
 
 use crate::report::Finding;
 
@@ -16,7 +16,7 @@ const ADVICE: &str = "mount cgroup2 on /sys/fs/cgroup, or start the container wi
 pub(crate) fn check() -> Finding {
     let manager = match open() {
         Ok(manager) => manager,
-        Err(error) => return Finding::fail(with_cause(&error), ADVICE),
+        Err(error) => return Finding::fail(Chain(&error).to_string(), ADVICE),
     };
     let tried = try_group(&manager);
     if let Err(error) = manager
@@ -24,7 +24,10 @@ pub(crate) fn check() -> Finding {
         .remove(LIMIT)
         .and_then(|()| manager.remove_parent())
     {
-        return Finding::fail(with_cause(&error), "look for processes in that group");
+        return Finding::fail(
+            Chain(&error).to_string(),
+            "look for processes in that group",
+        );
     }
     if let Err(message) = tried {
         return Finding::fail(message, ADVICE);
@@ -42,7 +45,7 @@ pub(crate) fn check() -> Finding {
 pub(crate) fn quick() -> Finding {
     match open().and_then(|manager| manager.remove_parent()) {
         Ok(()) => Finding::ok(""),
-        Err(error) => Finding::fail(with_cause(&error), ADVICE),
+        Err(error) => Finding::fail(Chain(&error).to_string(), ADVICE),
     }
 }
 
@@ -60,7 +63,7 @@ fn try_group(manager: &Manager) -> Result<(), String> {
     };
     let group = manager
         .create("probe", &limits)
-        .map_err(|e| with_cause(&e))?;
+        .map_err(|e| Chain(&e).to_string())?;
     let mut child = Command::new("sleep")
         .arg("60")
         .stdin(Stdio::null())
@@ -72,16 +75,16 @@ fn try_group(manager: &Manager) -> Result<(), String> {
             .map_err(|error| format!("could not move a process into {}: {error}", file.display()))
     });
     let used = moved.and_then(|()| {
-        group.freeze(LIMIT).map_err(|e| with_cause(&e))?;
-        group.thaw(LIMIT).map_err(|e| with_cause(&e))?;
-        let stats = group.stats().map_err(|e| with_cause(&e))?;
+        group.freeze(LIMIT).map_err(|e| Chain(&e).to_string())?;
+        group.thaw(LIMIT).map_err(|e| Chain(&e).to_string())?;
+        let stats = group.stats().map_err(|e| Chain(&e).to_string())?;
         if stats.pids == 1 {
             Ok(())
         } else {
             Err(format!("{} processes counted", stats.pids))
         }
     });
-    let killed = group.kill_all().map_err(|e| with_cause(&e));
+    let killed = group.kill_all().map_err(|e| Chain(&e).to_string());
     // In case it never got into the group.
     child
         .kill()
@@ -90,11 +93,4 @@ fn try_group(manager: &Manager) -> Result<(), String> {
         .wait()
         .map_err(|error| format!("could not wait for `sleep`: {error}"))?;
     used.and(killed)
-}
-
-fn with_cause(error: &Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
 }

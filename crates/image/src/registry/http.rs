@@ -12,6 +12,7 @@ use hyper_util::{
 };
 use parking_lot::Mutex;
 use soulbox_outgoing::{Flood, Pace, is_flood, watch_pooled};
+use soulbox_types::causes;
 use tokio::time::timeout;
 
 use super::{
@@ -184,16 +185,11 @@ fn unwrap(
     error: &hyper_util::client::legacy::Error,
     otherwise: impl FnOnce(String) -> Error,
 ) -> Error {
-    let mut source = error.source();
-    let mut deepest = error.to_string();
-    while let Some(inner) = source {
-        if let Some(ours) = inner.downcast_ref::<Error>() {
-            return again(ours);
-        }
-        deepest = inner.to_string();
-        source = inner.source();
+    if let Some(ours) = causes(error).find_map(|cause| cause.downcast_ref::<Error>()) {
+        return again(ours);
     }
-    otherwise(deepest)
+    let deepest = causes(error).last().map(ToString::to_string);
+    otherwise(deepest.unwrap_or_default())
 }
 
 /// What a connector can say, once more: errors cannot be cloned.

@@ -7,6 +7,7 @@ use soulbox_control::{Control, volume::Volumes};
 use soulbox_jail::Jail;
 use soulbox_node::LocalNode;
 use soulbox_store::Store;
+use soulbox_types::Chain;
 
 /// Creates and kills under way when the server stops.
 const FINISH_LIMIT: Duration = Duration::from_secs(3);
@@ -50,7 +51,7 @@ impl Opened {
             node.close_pool().await;
         }
         if let Err(error) = tokio::task::spawn_blocking(move || volumes.close()).await {
-            tracing::warn!(%error, "could not unmount the volumes");
+            tracing::warn!(error = %Chain(&error), "could not unmount the volumes");
         }
         if let Some(store) = store {
             store.close().await;

@@ -1,0 +1,24 @@
+//! E2B's REST interface as its clients see it: statuses, headers and whole bodies.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../../../control/tests/support/memory_builds.rs"]
+mod memory_builds;
+#[path = "../../../control/tests/support/memory_node.rs"]
+mod memory_node;
+#[path = "../support/world.rs"]
+mod support;
+
+mod built_in_templates;
+mod create;
+mod errors;
+mod idempotency;
+mod metrics_and_logs;
+mod network;
+mod requests;
+mod sandboxes;
+mod tenants;
