@@ -22,15 +22,36 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
     sockopt::{Timeout, set_socket_timeout},
 };
+use rustix::process::{Pid, WaitOptions, waitpid};
 use soulbox_types::guest::FORK_SERVER;
 
 /// A fork takes a part of a millisecond; a machine under memory pressure may need seconds.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// After a fork server died, for inits that nobody knows.
+const STRANGERS_LOOKS: u32 = 5;
+const STRANGERS_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct ForkServer {
     init: PathBuf,
     running: Mutex<Option<Running>>,
+}
+
+/// Why there is no new init.
+#[derive(Debug)]
+pub(crate) enum Unforked {
+    Failed(io::Error),
+    /// It died before it answered, perhaps after it had forked. With other streams it can be tried
+    /// again: an init that nobody knows may have got these.
+    ServerGone(io::Error),
+}
+
+impl Unforked {
+    pub(crate) fn into_io(self) -> io::Error {
+        match self {
+            Self::Failed(error) | Self::ServerGone(error) => error,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -49,23 +70,22 @@ impl ForkServer {
 
     /// The pid of a new init with these as standard input and output, a child of this process.
     /// Blocking.
-    pub(crate) fn fork(&self, input: &OwnedFd, output: &OwnedFd) -> io::Result<i32> {
+    pub(crate) fn fork(&self, input: &OwnedFd, output: &OwnedFd) -> Result<i32, Unforked> {
         let mut running = self.running.lock();
-        if let Some(server) = running.as_ref() {
-            match server.ask(input.as_fd(), output.as_fd()) {
-                Ok(answer) => return into_pid(answer),
-                Err(error) => {
-                    tracing::info!(%error, "the fork server of soulbox-init is gone; starting another");
-                    *running = None;
-                }
-            }
-        }
-        let server = running.insert(Running::start(&self.init)?);
+        let server = match running.take() {
+            Some(server) => server,
+            None => Running::start(&self.init).map_err(Unforked::Failed)?,
+        };
         match server.ask(input.as_fd(), output.as_fd()) {
-            Ok(answer) => into_pid(answer),
+            Ok(answer) => {
+                *running = Some(server);
+                into_pid(answer).map_err(Unforked::Failed)
+            }
             Err(error) => {
-                *running = None;
-                Err(error)
+                tracing::info!(%error, "the fork server of soulbox-init is gone; the next start begins another");
+                drop(server);
+                reap_strangers();
+                Err(Unforked::ServerGone(error))
             }
         }
     }
@@ -128,6 +148,49 @@ impl Drop for Running {
     }
 }
 
+/// Waits for inits of ours whose pid nobody was told: one that a fork server had forked when it was
+/// killed ends, its input being closed, and would stay a zombie. Those that somebody watches are
+/// waited for at once by whoever does.
+fn reap_strangers() {
+    let looking = std::thread::Builder::new().name("sbx-reap".to_owned());
+    let started = looking.spawn(|| {
+        let mut before = Vec::new();
+        for _ in 0..STRANGERS_LOOKS {
+            std::thread::sleep(STRANGERS_PAUSE);
+            let dead = dead_inits();
+            for pid in dead.iter().filter(|pid| before.contains(*pid)) {
+                // Somebody may have been quicker after all.
+                let _reaped = waitpid(Some(*pid), WaitOptions::NOHANG);
+            }
+            before = dead;
+        }
+    });
+    if let Err(error) = started {
+        tracing::warn!(%error, "an init that a killed fork server left may stay as a zombie");
+    }
+}
+
+/// Children of this process that have ended and were not waited for.
+fn dead_inits() -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let own = std::process::id().to_string();
+    let is_one = |stat: String| {
+        let (before, after) = stat.rsplit_once(')')?;
+        let mut fields = after.split_ascii_whitespace();
+        let dead = fields.next()? == "Z" && fields.next()? == own;
+        (dead && before.ends_with("(soulbox-init")).then_some(())
+    };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| is_one(stat).is_some())
+    })
+    .filter_map(Pid::from_raw)
+    .collect()
+}
+
 fn into_pid(answer: i32) -> io::Result<i32> {
     if answer > 0 {
         Ok(answer)
@@ -142,7 +205,7 @@ mod tests {
 
     use rustix::{
         pipe::{PipeFlags, pipe_with},
-        process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+        process::{Signal, kill_process},
     };
 
     use super::*;
@@ -180,6 +243,9 @@ mod tests {
         assert_eq!(pid_of(&server), first, "one serves all");
 
         kill_process(first, Signal::KILL).unwrap();
+        let (input, output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let gone = server.fork(&input, &output);
+        assert!(matches!(gone, Err(Unforked::ServerGone(_))), "{gone:?}");
         assert!(last_words(&server).contains("parse the berth"));
         let second = pid_of(&server);
         assert_ne!(second, first);
@@ -193,7 +259,7 @@ mod tests {
     fn a_program_that_is_not_there_is_an_error_and_nothing_hangs() {
         let server = ForkServer::new("/nonexistent/soulbox-init".into());
         let (input, output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let error = server.fork(&input, &output).unwrap_err();
+        let error = server.fork(&input, &output).unwrap_err().into_io();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,6 +1,6 @@
 //! Starting `soulbox-init` and hearing from it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use rustix::{
     pipe::{PipeFlags, pipe_with},
@@ -14,11 +14,16 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{blocking::blocking, fork_server::ForkServer, process::FirstProcess};
+use crate::{
+    blocking::blocking,
+    fork_server::{ForkServer, Unforked},
+    process::FirstProcess,
+};
 
 /// From the start of init to envd's first breath. Tens of milliseconds are usual; a machine under
 /// memory pressure may need seconds.
 const START_LIMIT: Duration = Duration::from_secs(20);
+const NO_ROOM_RETRY: Duration = Duration::from_secs(2);
 /// More than init and envd ever say before the sandbox is ready.
 const MAX_STATUS_BYTES: u64 = 64 << 10;
 
@@ -68,26 +73,53 @@ async fn start(inits: &Arc<ForkServer>) -> Result<(Init, Sender, Receiver)> {
     let inits = Arc::clone(inits);
     // Not given up half-way: whoever is forked is watched by us, and so killed and reaped.
     blocking(move || {
-        let started = || -> io::Result<_> {
-            let (their_input, input) = pipe_with(PipeFlags::CLOEXEC)?;
-            let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
-            let input = Sender::from_owned_fd(input)?;
-            let output = Receiver::from_owned_fd(output)?;
-            let pid = inits.fork(&their_input, &their_output)?;
-            let found = FirstProcess::find(pid, None);
-            let Ok(Some(process)) = found else {
-                if let Some(pid) = Pid::from_raw(pid) {
-                    // Ours, and dead or about to be: its input is closed when we return.
-                    drop((input, output));
-                    waitpid(Some(pid), WaitOptions::empty())?;
-                }
-                return Err(found.err().unwrap_or_else(|| io::Error::other("it died")));
-            };
-            Ok((Init(process), input, output))
-        };
-        started().map_err(failed)
+        start_once(&inits)
+            .or_else(|unforked| match unforked {
+                Unforked::ServerGone(_) => start_once(&inits),
+                Unforked::Failed(_) => Err(unforked),
+            })
+            .map_err(|unforked| no_init(unforked.into_io()))
     })
     .await
+}
+
+/// Blocking.
+fn start_once(inits: &ForkServer) -> Result<(Init, Sender, Receiver), Unforked> {
+    let (input, output, theirs) = streams().map_err(Unforked::Failed)?;
+    let pid = inits.fork(&theirs.0, &theirs.1)?;
+    let found = FirstProcess::find(pid, None);
+    if let Ok(Some(process)) = found {
+        return Ok((Init(process), input, output));
+    }
+    // Ours, and dead or about to be: its input is closed.
+    drop((input, output));
+    if let Some(pid) = Pid::from_raw(pid) {
+        waitpid(Some(pid), WaitOptions::empty()).map_err(|e| Unforked::Failed(e.into()))?;
+    }
+    let died = || io::Error::other("it died at once");
+    Err(Unforked::Failed(found.err().unwrap_or_else(died)))
+}
+
+/// What we write and read, and the other ends of both.
+fn streams() -> io::Result<(Sender, Receiver, (OwnedFd, OwnedFd))> {
+    let (their_input, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (input, output) = (
+        Sender::from_owned_fd(input)?,
+        Receiver::from_owned_fd(output)?,
+    );
+    Ok((input, output, (their_input, their_output)))
+}
+
+/// A machine without process ids or memory for one more has no room: that passes.
+fn no_init(error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOMEM) => Error::NoCapacity {
+            what: "the machine has no process ids or memory for another process".to_owned(),
+            retry_after: NO_ROOM_RETRY,
+        },
+        _ => failed(error),
+    }
 }
 
 async fn park_unbounded(inits: &Arc<ForkServer>, berth: &BerthSpec) -> Result<Parked> {

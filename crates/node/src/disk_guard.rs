@@ -13,9 +13,13 @@ use std::{
 };
 
 use soulbox_runtime::{Error, LogLevel, Result};
-use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxState, disk_reserve};
+use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxSpec, SandboxState, disk_reserve};
 
-use crate::{LocalNode, local::blocking};
+use crate::{
+    LocalNode,
+    folder::{Folder, bytes_on_disk},
+    local::blocking,
+};
 
 /// While there is plenty, and while there is not.
 const CALM: Duration = Duration::from_secs(1);
@@ -27,6 +31,11 @@ const FILE_RESERVE_PERCENT: u64 = 5;
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Less growth than this between two looks is not what fills a disk.
 const GROWTH: u64 = 1 << 20;
+/// Nor is less than this part of what the fastest one grows by: who writes a little now and then
+/// need not stand still for one that writes without end.
+const GROWTH_PART: u64 = 4;
+/// Of a volume, in its folder.
+const VOLUME_IMAGE: &str = "image.ext4";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {
@@ -99,20 +108,26 @@ impl LocalNode {
         })
     }
 
-    /// What each running sandbox's disk takes on the host's.
+    /// What each running sandbox's disk takes on the host's, with the volumes that it can write to:
+    /// which of those that share one is writing cannot be seen.
     fn disk_use(&self) -> HashMap<SandboxId, u64> {
-        let folders: Vec<_> = {
+        let running: Vec<_> = {
             let entries = self.entries().lock();
             let running = entries
                 .values()
                 .filter(|e| e.state() == SandboxState::Running);
             running
-                .map(|e| (e.id().clone(), e.folder.clone()))
+                .map(|e| (Arc::clone(&e.spec), e.folder.clone()))
                 .collect()
         };
-        folders
+        let bytes_of = |spec: &SandboxSpec, folder: &Folder| {
+            let volumes = spec.volumes.iter();
+            let images = volumes.map(|v| self.volumes_dir().join(&v.volume).join(VOLUME_IMAGE));
+            folder.disk_bytes() + images.map(|image| bytes_on_disk(&image)).sum::<u64>()
+        };
+        running
             .into_iter()
-            .map(|(id, folder)| (id, folder.disk_bytes()))
+            .map(|(spec, folder)| (spec.id.clone(), bytes_of(&spec, &folder)))
             .collect()
     }
 
@@ -176,15 +191,7 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
         };
         wait = if used.is_empty() { CALM } else { ALERT };
         if space.free < space.reserve {
-            let mut growing: Vec<_> = used
-                .iter()
-                .filter_map(|(id, now)| {
-                    let growth = now.saturating_sub(*before.get(id)?);
-                    (growth >= GROWTH).then_some((growth, id.clone()))
-                })
-                .collect();
-            growing.sort_unstable_by(|a, b| b.cmp(a));
-            for (_, id) in growing {
+            for id in growing(&before, &used) {
                 node.hold_back(&id).await;
             }
         }
@@ -192,9 +199,47 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
     }
 }
 
+/// Those that fill the disk, the fastest first.
+fn growing(before: &HashMap<SandboxId, u64>, now: &HashMap<SandboxId, u64>) -> Vec<SandboxId> {
+    let mut growing: Vec<_> = now
+        .iter()
+        .filter_map(|(id, now)| Some((now.saturating_sub(*before.get(id)?), id.clone())))
+        .collect();
+    growing.sort_unstable_by(|a, b| b.cmp(a));
+    let fastest = growing.first().map_or(0, |(growth, _)| *growth);
+    let least = GROWTH.max(fastest / GROWTH_PART);
+    let growing = growing.into_iter().filter(|(growth, _)| *growth >= least);
+    growing.map(|(_, id)| id).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_fills_the_disk_is_held_back_and_who_writes_a_little_is_not() {
+        let [filling, as_fast, little, idle, new] = [(); 5].map(|()| SandboxId::random());
+        let mib = |bytes: u64| bytes << 20;
+        let before = [(&filling, 10), (&as_fast, 10), (&little, 10), (&idle, 10)];
+        let now = [
+            (&filling, 50),
+            (&as_fast, 30),
+            (&little, 12),
+            (&idle, 10),
+            (&new, 90),
+        ];
+        let of = |uses: &[(&SandboxId, u64)]| {
+            let uses = uses.iter();
+            uses.map(|(id, used)| ((*id).clone(), mib(*used))).collect()
+        };
+        assert_eq!(growing(&of(&before), &of(&now)), [filling, as_fast]);
+        let (before, now) = (of(&[(&little, 10)]), of(&[(&little, 12)]));
+        assert_eq!(
+            growing(&before, &now),
+            [little],
+            "alone it is what fills it"
+        );
+    }
 
     #[test]
     fn what_would_touch_the_reserve_is_refused_with_a_reason() {

@@ -156,7 +156,7 @@ impl Folder {
 
     /// What the writable disk takes of the host's; 0 when it is gone.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        fs::metadata(self.disk()).map_or(0, |m| m.blocks() * 512)
+        bytes_on_disk(&self.disk())
     }
 
     /// Whether the writable disk is there, from which the sandbox can be started anew. Whoever
@@ -376,4 +376,8 @@ fn failed(source: io::Error) -> Error {
 
 fn unread(source: io::Error) -> Error {
     Error::io("could not read the sandbox's state", source)
+}
+/// What a sparse file really takes; nothing when it is not there.
+pub(crate) fn bytes_on_disk(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |m| m.blocks() * 512)
 }

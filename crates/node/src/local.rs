@@ -47,6 +47,8 @@ pub struct NodeConfig {
     pub snapshots_dir: PathBuf,
     /// One folder per sandbox that cannot be used; on the same file system, so that folders move.
     pub quarantine_dir: PathBuf,
+    /// Where the volumes are that sandboxes write to: a folder with an image each.
+    pub volumes_dir: PathBuf,
     /// One file per end that is not known to be on record; on the same file system too.
     pub ends_dir: PathBuf,
     pub max_sandboxes: usize,
@@ -230,6 +232,10 @@ impl LocalNode {
             // It may have ended meanwhile.
             Err(error) => tracing::debug!(sandbox = %id, %error, "no sample"),
         }
+    }
+
+    pub(crate) fn volumes_dir(&self) -> &Path {
+        &self.config.volumes_dir
     }
 
     pub(crate) fn min_free_disk(&self) -> u64 {

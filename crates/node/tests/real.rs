@@ -99,6 +99,7 @@ impl World {
             snapshots_dir: data_dir.join("snapshots"),
             ends_dir: data_dir.join("ends"),
             quarantine_dir: data_dir.join("quarantine"),
+            volumes_dir: data_dir.join("volumes"),
             max_sandboxes: 64,
             min_free_disk: 0,
             templates,

@@ -82,7 +82,7 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
     // Volume content does not follow E2B_API_URL.
     line(&mut plain, "E2B_VOLUME_API_URL", &url);
     plain.push_str("unset E2B_DOMAIN\n"); // left by env.tls in the same shell
-    private_file::write(&path(dir), SECRET, plain.as_bytes())?;
+    private_file::write_if_other(&path(dir), SECRET, plain.as_bytes())?;
 
     let Some(domain) = endpoints.tls_domain() else {
         return remove(&tls_path(dir));
@@ -94,7 +94,7 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
         line(&mut tls, "SSL_CERT_FILE", &bundle.to_string_lossy());
     }
     tls.push_str("unset E2B_API_URL E2B_SANDBOX_URL E2B_VOLUME_API_URL\n"); // they would win over the domain
-    private_file::write(&tls_path(dir), SECRET, tls.as_bytes())
+    private_file::write_if_other(&tls_path(dir), SECRET, tls.as_bytes())
 }
 
 fn header(key: Option<&Secret>) -> String {

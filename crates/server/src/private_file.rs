@@ -1,6 +1,6 @@
 //! Files that are whole or absent, and as private as they say.
 
-use std::{io, path::Path};
+use std::{io, os::unix::fs::PermissionsExt as _, path::Path};
 
 use fs_err as fs;
 
@@ -11,6 +11,15 @@ pub(crate) const PUBLIC: u32 = 0o644;
 /// Replaces the file in one step. A crash, also of the machine, leaves the old one or the new one.
 pub(crate) fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     soulbox_durable::write(path, mode, content)
+}
+
+/// As [`write`], and nothing when the file says so already: on a full disk a start that changes
+/// nothing needs no room.
+pub(crate) fn write_if_other(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|there| there == content) {
+        return fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+    }
+    write(path, mode, content)
 }
 
 /// `None` when there is none.
@@ -24,8 +33,6 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

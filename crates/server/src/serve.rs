@@ -12,7 +12,7 @@ use crate::{
     env_files::{self, Endpoints},
     listen::bind,
     logging, open_files, own_limits,
-    preflight::preflight,
+    preflight::{keeps_something, preflight},
     program_name, quick_start,
     running::{Listeners, Parts, run},
     service_manager::ServiceManager,
@@ -222,8 +222,18 @@ fn announce(
             env_files::path(dir).display()
         );
     }
-    env_files::write(dir, key, endpoints)
-        .with_context(|| format!("could not write {}", env_files::path(dir).display()))?;
+    if let Err(error) = env_files::write(dir, key, endpoints) {
+        let path = env_files::path(dir);
+        let full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
+        if !full || !keeps_something(dir) {
+            return Err(error).with_context(|| format!("could not write {}", path.display()));
+        }
+        // Without a server nobody could reach or remove what fills the disk.
+        tracing::warn!(%error, "{} was not written and may be out of date", path.display());
+    }
     print_quick_start(dir, endpoints, listeners.addresses()?.admin);
     Ok(())
 }

@@ -133,6 +133,7 @@ async fn open_rest(
             snapshots_dir: config.data_dir.join("snapshots"),
             ends_dir: config.data_dir.join("ends"),
             quarantine_dir: quarantine_dir(config),
+            volumes_dir: config.data_dir.join("volumes"),
             max_sandboxes: usize::try_from(config.max_sandboxes).unwrap_or(usize::MAX),
             min_free_disk: config.min_free_disk,
             templates: Arc::clone(&templates),
@@ -250,7 +251,8 @@ async fn open_templates(config: &Config) -> anyhow::Result<Arc<Templates>> {
 
 async fn open_volumes(config: &Config) -> anyhow::Result<Arc<Volumes>> {
     let folder = config.data_dir.join("volumes");
-    tokio::task::spawn_blocking(move || Volumes::open(folder))
+    let min_free = config.min_free_disk;
+    tokio::task::spawn_blocking(move || Volumes::open_above(folder, min_free))
         .await?
         .context("could not open the volumes")
 }

@@ -19,6 +19,7 @@ use crate::{
     Entry, Error, Kind, Result,
     mount::{FILES, STAGING},
     path::CleanPath,
+    room::Room,
 };
 
 /// The files of one mounted volume. Everything here blocks.
@@ -26,6 +27,7 @@ use crate::{
 pub struct Content {
     root: OwnedFd,
     staging: OwnedFd,
+    room: Room,
 }
 
 /// What to set. What is absent stays, or is the default for something new.
@@ -38,7 +40,7 @@ pub struct Changes {
 }
 
 impl Content {
-    pub(crate) fn open(mount: &Path) -> Result<Self> {
+    pub(crate) fn open(mount: &Path, room: Room) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = |name: &str| {
             open(mount.join(name), flags, Mode::empty()).map_err(Error::errno("open the volume"))
@@ -46,6 +48,7 @@ impl Content {
         Ok(Self {
             root: folder(FILES)?,
             staging: folder(STAGING)?,
+            room,
         })
     }
 

@@ -29,6 +29,17 @@ pub enum Error {
     TooMany(usize),
     #[error("the volume is full")]
     NoSpace,
+    #[error(
+        "the server's disk has only {free_mib} MiB free, and {reserve_mib} MiB are kept in reserve: \
+         remove files, or let the operator free space there"
+    )]
+    HostFull { free_mib: u64, reserve_mib: u64 },
+    /// Its file system met an error of the disk below and takes no more writes.
+    #[error(
+        "the volume takes no more writes since the server's disk failed it (it was full, or is \
+         broken): its files can be read; it is repaired when nothing uses it and it is opened anew"
+    )]
+    ReadOnly,
     #[error("could not {what}")]
     Io {
         what: &'static str,
@@ -56,6 +67,7 @@ impl Error {
             Some(Errno::LOOP) => Self::Links,
             Some(Errno::NAMETOOLONG) => Self::Path("too long"),
             Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace,
+            Some(Errno::ROFS) => Self::ReadOnly,
             // With a path in its words, it has no number any more.
             None if is_full(source.kind()) => Self::NoSpace,
             _ => Self::Io { what, source },

@@ -26,6 +26,7 @@ mod error;
 mod image;
 mod mount;
 mod path;
+mod room;
 mod volumes;
 
 pub use self::{

@@ -12,6 +12,7 @@ use soulbox_durable as durable;
 use crate::{
     Content, Error, Result, image,
     mount::{self, DISK, MOUNT},
+    room::Room,
 };
 
 const IMAGE: &str = "image.ext4";
@@ -25,6 +26,7 @@ pub struct Volumes {
     folder: PathBuf,
     /// One lock per volume, so that none is mounted twice or used while it goes.
     slots: Mutex<HashMap<String, Arc<Slot>>>,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -35,8 +37,14 @@ struct Slot {
 impl Volumes {
     /// `folder` is made when absent. Volumes are mounted when they are first used.
     pub fn open(folder: PathBuf) -> Result<Arc<Self>> {
+        Self::open_above(folder, 0)
+    }
+
+    /// As [`Self::open`]; so many bytes of the host's disk stay free, also where less is usual.
+    pub fn open_above(folder: PathBuf, min_free: u64) -> Result<Arc<Self>> {
         durable::make_folder(&folder, 0o700).map_err(Error::io("make the folder for volumes"))?;
         let volumes = Self {
+            room: Room::new(folder.clone(), min_free),
             folder,
             slots: Mutex::default(),
         };
@@ -54,6 +62,7 @@ impl Volumes {
         if folder.exists() {
             return Err(Error::Exists);
         }
+        self.room.check()?;
         let new = folder.with_extension(NEW);
         let made = make(&new, limit_mib).and_then(|()| durable::rename(&new, &folder));
         made.map_err(|error| {
@@ -110,7 +119,7 @@ impl Volumes {
             what: "mount the volume",
             source,
         })?;
-        let content = Arc::new(Content::open(&folder.join(DISK))?);
+        let content = Arc::new(Content::open(&folder.join(DISK), self.room.clone())?);
         content.clear_staging()?;
         *mounted = Some(Arc::clone(&content));
         Ok(content)

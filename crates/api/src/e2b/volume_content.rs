@@ -35,6 +35,8 @@ use crate::{
 const READ_CHUNK: usize = 128 * 1024;
 /// Between two pieces of an upload.
 const IDLE_LIMIT: Duration = Duration::from_mins(1);
+/// Bytes between two looks at the room on the host's disk.
+const CHECK_ROOM_EVERY: usize = 8 << 20;
 /// The ids that sandboxes know.
 const MAX_ID: u32 = 65_535;
 
@@ -242,13 +244,19 @@ pub(crate) async fn write(
         .run(move |content, path| content.write(path, changes, force))
         .await?;
     let file = writer.file().map_err(Writer::failed)?;
-    receive(request, tokio::fs::File::from_std(file)).await?;
+    let room = writer.room_check();
+    receive(request, tokio::fs::File::from_std(file), room).await?;
     let entry = blocking(move || writer.finish()).await?;
     Ok((StatusCode::CREATED, Json(entry.into())))
 }
 
-async fn receive(request: Request, mut file: tokio::fs::File) -> Result<()> {
+async fn receive(
+    request: Request,
+    mut file: tokio::fs::File,
+    room: impl Fn() -> Result<(), VolumeError> + Clone + Send + 'static,
+) -> Result<()> {
     let mut body = request.into_body();
+    let mut unchecked = 0;
     loop {
         let frame = match tokio::time::timeout(IDLE_LIMIT, body.frame()).await {
             Ok(None) => break,
@@ -263,6 +271,11 @@ async fn receive(request: Request, mut file: tokio::fs::File) -> Result<()> {
             }
         };
         if let Ok(data) = frame.into_data() {
+            unchecked += data.len();
+            if unchecked >= CHECK_ROOM_EVERY {
+                unchecked = 0;
+                blocking(room.clone()).await?;
+            }
             file.write_all(&data).await.map_err(Writer::failed)?;
         }
     }

@@ -95,6 +95,7 @@ impl Machine {
                 snapshots_dir: data_dir.join("snapshots"),
                 ends_dir: data_dir.join("ends"),
                 quarantine_dir: data_dir.join("quarantine"),
+                volumes_dir: data_dir.join("volumes"),
                 max_sandboxes: 16,
                 min_free_disk: 0,
                 templates: Arc::clone(&templates),

@@ -318,6 +318,7 @@ fn of_volume(error: &VolumeError) -> Problem {
         | VolumeError::Path(_)
         | VolumeError::TooMany(_) => Code::VolumePathInvalid,
         VolumeError::NoSpace => Code::VolumeFull,
+        VolumeError::HostFull { .. } | VolumeError::ReadOnly => Code::DiskFull,
         VolumeError::Io { .. } => return fault(),
     };
     Problem::new(code, error.to_string())

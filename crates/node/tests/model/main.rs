@@ -147,6 +147,7 @@ impl Model {
             snapshots_dir: path("snapshots"),
             ends_dir: path("ends"),
             quarantine_dir: path("quarantine"),
+            volumes_dir: path("volumes"),
             max_sandboxes: 100,
             min_free_disk: 0,
             templates: Arc::new(Templates::open(path("builds")).unwrap()),

@@ -371,6 +371,7 @@ pub(crate) fn config(folder: &Path) -> NodeConfig {
         snapshots_dir: snapshots_dir(folder),
         ends_dir: ends_dir(folder),
         quarantine_dir: quarantine_dir(folder),
+        volumes_dir: folder.join("volumes"),
         max_sandboxes: 100,
         min_free_disk: 0,
         templates: Arc::new(Templates::open(folder.with_extension("builds")).unwrap()),

@@ -37,6 +37,7 @@ impl Content {
         let Some((parent, name)) = path.split() else {
             return Err(Error::IsADirectory);
         };
+        self.room.check()?;
         let name = name.to_owned();
         let parent = self.find_directory(&parent)?;
         let changes = match self.look(&path) {
@@ -78,6 +79,13 @@ impl Writer {
     /// Another handle of the file, to write into.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
+    }
+
+    /// Whether the host's disk has room for more: to be asked now and then by whoever writes much.
+    /// What it returns blocks.
+    pub fn room_check(&self) -> impl Fn() -> Result<()> + Clone + Send + use<> {
+        let room = self.content.room.clone();
+        move || room.check()
     }
 
     /// How an error of writing is to be told.
