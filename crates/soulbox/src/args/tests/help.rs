@@ -71,7 +71,10 @@ fn difference(was: Option<&String>, is: Option<&String>) -> String {
         return format!("there is no such {what}");
     };
     let (was, is): (Vec<_>, Vec<_>) = (was.lines().collect(), is.lines().collect());
-    let line = (0..).find(|&line| was.get(line) != is.get(line)).unwrap();
+    let Some(line) = (0..was.len().max(is.len())).find(|&line| was.get(line) != is.get(line))
+    else {
+        return "the ends of lines".to_owned();
+    };
     let show = |lines: &[&str]| lines.get(line).map_or("(end)", |text| *text).to_owned();
     format!(
         "line {}:\n  was: {}\n  is:  {}",
