@@ -1,0 +1,11 @@
+"""The example of the interpreter; the others are in `tests/e2e/test_examples.py`."""
+
+import re
+
+from support.examples import EXAMPLES, run_example
+
+
+def test_the_example_runs_as_it_stands_there(server, tmp_path):
+    lines = run_example(EXAMPLES / "code_interpreter.py", server, tmp_path)
+    assert lines[:-1] == ["sum of y: 14", "error: ZeroDivisionError", "printed: step 0", "printed: step 1", "printed: step 2"]
+    assert re.fullmatch(r"picture: [1-9]\d+ characters of base64 \| chart: line", lines[-1]), lines[-1]
