@@ -2,7 +2,12 @@
 
 import re
 
+import pytest
+
 from support.examples import EXAMPLES, run_example
+
+# The first test of the suite waits for the template.
+pytestmark = pytest.mark.timeout(1500)
 
 
 def test_the_example_runs_as_it_stands_there(server, tmp_path):
