@@ -17,11 +17,8 @@ with Sandbox.create(timeout=300) as sandbox:
     failed = sandbox.run_code("1 / 0").error
     print("error:", failed.name if failed else None)
 
-    # Output while it runs.
-    sandbox.run_code(
-        "for i in range(3): print('step', i)",
-        on_stdout=lambda message: print("printed:", message.line.strip()),
-    )
+    # Output while it runs, in pieces of one or more lines.
+    sandbox.run_code("for i in range(3): print('step', i)", on_stdout=lambda message: print(message.line, end=""))
 
     # A chart is a picture and what was drawn.
     execution = sandbox.run_code("import matplotlib.pyplot as plt\nplt.plot(frame.x, frame.y)\nplt.show()")
