@@ -2,6 +2,8 @@ use clap::{CommandFactory, error::ErrorKind};
 
 use super::*;
 
+mod help;
+
 fn parse(line: &str) -> Command {
     Cli::try_parse_from(line.split_whitespace())
         .unwrap_or_else(|error| panic!("{error}"))
