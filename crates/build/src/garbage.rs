@@ -37,7 +37,7 @@ pub(crate) async fn collect(shop: &Arc<Workshop>, keep: &[Arc<Template>]) {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => tracing::info!(layers = removed.len(), "removed image layers"),
         Err(error) => {
-            tracing::warn!(error = %Chain(&error), "could not remove everything that nothing uses")
+            tracing::warn!(error = %Chain(&error), "could not remove everything that nothing uses");
         }
     }
 }

@@ -63,7 +63,7 @@ impl Control {
             Ok(()) => self.forget_end_later(id),
             // It is gone, so its owner is not told otherwise. The node keeps why.
             Err(error) => {
-                tracing::error!(error = %Chain(&error), "the end of a sandbox is not on record yet")
+                tracing::error!(error = %Chain(&error), "the end of a sandbox is not on record yet");
             }
         }
         Ok(())

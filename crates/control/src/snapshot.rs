@@ -256,7 +256,7 @@ impl Control {
                 }
                 Ok(Err(NodeError::InUse { .. })) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(%image, error = %Chain(&error), "could not remove an image")
+                    tracing::warn!(%image, error = %Chain(&error), "could not remove an image");
                 }
                 Err(_) => tracing::warn!(%image, "removing an image takes too long"),
             }

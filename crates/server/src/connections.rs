@@ -204,7 +204,7 @@ impl Connections {
         match handshake {
             Ok(Ok(stream)) => self.serve(stream, client, presence).await,
             Ok(Err(error)) => {
-                tracing::debug!(%peer, error = %Chain(&error), "TLS handshake failed")
+                tracing::debug!(%peer, error = %Chain(&error), "TLS handshake failed");
             }
             Err(_elapsed) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
