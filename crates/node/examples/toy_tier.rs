@@ -169,6 +169,7 @@ async fn main() -> std::result::Result<(), Box<dyn error::Error>> {
         snapshots_dir: folder.path().join("snapshots"),
         ends_dir: folder.path().join("ends"),
         quarantine_dir: folder.path().join("quarantine"),
+        volumes_dir: folder.path().join("volumes"),
         max_sandboxes: 10,
         min_free_disk: 0,
         templates: Arc::new(Templates::open(folder.path().join("builds"))?),

@@ -226,7 +226,7 @@ fn announce(
         let path = env_files::path(dir);
         let full = matches!(
             error.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
         );
         if !full || !keeps_something(dir) {
             return Err(error).with_context(|| format!("could not write {}", path.display()));
