@@ -52,7 +52,11 @@ macro_rules! run {
             }};
         }
         match $on {
-            On::Pool(Pool::Sqlite(pool)) => bound!().$method(pool).await?.into(),
+            // By hand: through the pool, sqlx puts a stream in between.
+            On::Pool(Pool::Sqlite(pool)) => {
+                let mut connection = pool.acquire().await?;
+                bound!().$method(&mut *connection).await?.into()
+            }
             On::Transaction(Transaction::Sqlite(transaction)) => {
                 bound!().$method(&mut **transaction).await?.into()
             }
