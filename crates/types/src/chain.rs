@@ -70,6 +70,7 @@ mod tests {
     fn what_an_io_error_carries_can_be_found() {
         let carried = wrapped("inner", io::ErrorKind::NotFound.into());
         let error = io::Error::other(carried);
-        assert!(causes(&error).any(|cause| cause.is::<Wrapped>()));
+        let found = causes(&error).find_map(|cause| cause.downcast_ref::<Wrapped>());
+        assert_eq!(found.unwrap().words, "inner");
     }
 }
