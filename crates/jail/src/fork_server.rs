@@ -26,7 +26,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use soulbox_types::guest::FORK_SERVER;
 
 /// A fork takes a part of a millisecond; a machine under memory pressure may need seconds.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(8);
 /// After a fork server died, for inits that nobody knows.
 const STRANGERS_LOOKS: u32 = 5;
 const STRANGERS_PAUSE: Duration = Duration::from_secs(2);
