@@ -168,3 +168,43 @@ def test_the_reserve_stops_creates_before_the_disk_is_full(disk):
     finally:
         disk.empty()
         server.finish()
+
+
+def test_a_server_with_something_to_keep_starts_without_a_free_byte(disk, server, source):
+    """Nobody could reach or end its sandboxes otherwise, nor remove what fills the disk."""
+    disk.fill()
+    server.kill9()
+    server.start()
+    with server.api() as api:
+        assert api.get(f"/sandboxes/{source.id}").json()["state"] == "running"
+        assert api.delete(f"/sandboxes/{source.id}").status_code == 204
+    disk.empty()
+    again = Sandbox.create(timeout=60, **server.sdk)
+    assert again.commands.run("echo fine").stdout == "fine\n"
+
+
+def test_who_fills_the_disk_through_a_volume_is_held_back_and_who_writes_a_little_is_not(disk, server):
+    with server.api() as api:
+        volume = api.post("/volumes", json={"name": "filling"}).json()
+    filler = Sandbox.create(timeout=600, volume_mounts={"/data": "filling"}, **server.sdk)
+    modest = Sandbox.create(timeout=600, **server.sdk)
+    little = "dd if=/dev/zero of=some bs=256k count=1 conv=fsync 2> /dev/null; sleep 0.5"
+    modest.commands.run(f"while true; do {little}; done", background=True)
+    filler.commands.run("cat /dev/zero > /data/big", background=True, timeout=0)
+
+    def state(sandbox: Sandbox) -> str:
+        with server.api() as api:
+            return api.get(f"/sandboxes/{sandbox.sandbox_id}").json()["state"]
+
+    eventually(lambda: state(filler) == "paused", within=60, what="who fills the disk is paused")
+    assert disk.free() > 100 * MIB, "there is room left for the others"
+    assert state(modest) == "running"
+    assert modest.commands.run("sync some && echo fine").stdout == "fine\n"
+    # The reserve is not for files that are put into volumes, nor for new ones.
+    with server.api() as api:
+        says_the_disk_is_full(api.post("/volumes", json={"name": "another"}))
+        headers = {"Authorization": f"Bearer {volume['token']}"}
+        place = {"path": "/more"}
+        says_the_disk_is_full(
+            api.put(f"/volumecontent/{volume['volumeID']}/file", params=place, headers=headers, content=b"x" * MIB)
+        )
