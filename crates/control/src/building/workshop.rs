@@ -167,6 +167,8 @@ impl Workshop {
         };
         let (stages, _holds) = match stages {
             Ok(found) => found,
+            // What it waited for was interrupted as well: both go on at the next start.
+            Err(_) if self.stop.is_cancelled() => return Outcome::Interrupted,
             Err(error) => {
                 let failure = BuildFailure::new("base", error.to_string());
                 log.line(LogLevel::Error, Some(&failure.step), &failure.message);
