@@ -91,7 +91,10 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
     line(&mut tls, "E2B_DOMAIN", &domain);
     if let Some((ca, bundle)) = &endpoints.trust {
         line(&mut tls, "NODE_EXTRA_CA_CERTS", &ca.to_string_lossy());
-        line(&mut tls, "SSL_CERT_FILE", &bundle.to_string_lossy());
+        // The last two are what `requests` and curl look at.
+        for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
+            line(&mut tls, name, &bundle.to_string_lossy());
+        }
     }
     tls.push_str("unset E2B_API_URL E2B_SANDBOX_URL E2B_VOLUME_API_URL\n"); // they would win over the domain
     private_file::write_if_other(&tls_path(dir), SECRET, tls.as_bytes())
@@ -172,10 +175,12 @@ mod tests {
         assert_eq!(sourced(&tls, "E2B_API_KEY"), "e2b_0123");
         assert_eq!(sourced(&tls, "E2B_DOMAIN"), "sbx.localhost:3443");
         assert_eq!(sourced(&tls, "E2B_SANDBOX_URL"), "");
-        assert_eq!(
-            sourced(&tls, "SSL_CERT_FILE"),
-            dir.join("tls/bundle.pem").to_str().unwrap()
-        );
+        for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
+            assert_eq!(
+                sourced(&tls, name),
+                dir.join("tls/bundle.pem").to_str().unwrap()
+            );
+        }
         assert_eq!(
             sourced(&tls, "NODE_EXTRA_CA_CERTS"),
             dir.join("tls/ca.pem").to_str().unwrap()
