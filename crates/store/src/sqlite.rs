@@ -1,6 +1,12 @@
 //! One file on this machine's disk.
 
-use std::{fs::OpenOptions, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use sqlx::{
     ConnectOptions, SqlitePool,
@@ -14,6 +20,7 @@ const CONNECTIONS: u32 = 4;
 /// Pages of the log at which a writer writes it back itself: only should `log` not come to it.
 const LONGEST_LOG: &str = "8000";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) async fn open(path: &Path) -> Result<SqlitePool> {
@@ -34,9 +41,8 @@ pub(crate) async fn open(path: &Path) -> Result<SqlitePool> {
         .max_connections(CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .after_release(|connection, _| Box::pin(clean::is_clean(connection)))
-        .before_acquire(|connection, _| Box::pin(clean::is_clean(connection)))
-        .connect_with(options)
-        .await?;
+        .before_acquire(|connection, _| Box::pin(clean::is_clean(connection)));
+    let pool = connect(pool, options).await?;
     // Of processes that open a new file together, one makes the tables.
     let mut alone = pool.begin_with("BEGIN IMMEDIATE").await?;
     migrate::migrator()
@@ -47,12 +53,40 @@ pub(crate) async fn open(path: &Path) -> Result<SqlitePool> {
     Ok(pool)
 }
 
+/// Of those that open a new file together, one makes it a database with a log. SQLite turns the
+/// others away at once there, whatever their busy timeout.
+async fn connect(
+    pool: SqlitePoolOptions,
+    options: SqliteConnectOptions,
+) -> sqlx::Result<SqlitePool> {
+    const BUSY: &str = "5";
+    let until = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            Err(error)
+                if Error::code_of(&error).is_some_and(|code| code == BUSY)
+                    && Instant::now() < until =>
+            {
+                tokio::time::sleep(BETWEEN_TRIES).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 /// SQLite gives its side files (`-wal`, `-shm`) the mode of the database.
-fn create_private(path: &Path) -> std::io::Result<()> {
-    OpenOptions::new()
-        .create(true)
+///
+/// A file that is there is not opened: closing it would end the locks that this process has on it.
+fn create_private(path: &Path) -> io::Result<()> {
+    let created = OpenOptions::new()
+        .create_new(true)
         .append(true)
         .mode(0o600)
-        .open(path)
-        .map(drop)
+        .open(path);
+    match created {
+        Ok(_) => Ok(()),
+        Err(_) if path.is_file() => Ok(()),
+        Err(_) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Err(error) => Err(error),
+    }
 }
