@@ -47,6 +47,14 @@ pub(crate) async fn is_applied(table: &str) -> bool {
         .is_ok()
 }
 
+/// The names of all tables of the family that ours are of.
+pub(crate) async fn tables() -> Result<Vec<String>, Error> {
+    let output = run("nft", &["list", "tables", "inet"], &[]).await?;
+    let names = String::from_utf8_lossy(&output.stdout);
+    let name = |line: &str| line.strip_prefix("table inet ").map(str::to_owned);
+    Ok(names.lines().filter_map(name).collect())
+}
+
 /// Removes the table; one that does not exist is no error.
 pub(crate) async fn remove(table: &str) -> Result<(), Error> {
     // Adding first makes deleting safe whether it was there or not.

@@ -47,6 +47,11 @@ impl Names {
         format!("soulbox_{}", self.tag)
     }
 
+    /// Those of the server that has this table; `None` for a table of somebody else.
+    pub(crate) fn of_table(table: &str) -> Option<Self> {
+        Self::new(table.strip_prefix("soulbox_")?).ok()
+    }
+
     pub(crate) fn is_ours(&self, link: &str) -> bool {
         link == self.holder() || link.starts_with(&self.slot_prefix())
     }
@@ -79,6 +84,21 @@ mod tests {
             "eth0",
         ] {
             assert_eq!(names.slot_of(link), None, "{link}");
+        }
+    }
+
+    #[test]
+    fn a_table_gives_back_its_server_and_tables_of_others_do_not() {
+        let names = Names::new("0a1f").unwrap();
+        assert_eq!(Names::of_table(&names.table()), Some(names));
+        for table in [
+            "filter",
+            "soulbox",
+            "soulbox_",
+            "soulbox_0a1f2",
+            "soulbox_mine",
+        ] {
+            assert_eq!(Names::of_table(table), None, "{table}");
         }
     }
 

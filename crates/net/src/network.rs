@@ -2,6 +2,7 @@
 
 mod host;
 mod policies;
+mod sweep;
 mod tasks;
 
 use std::os::fd::OwnedFd;

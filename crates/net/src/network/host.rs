@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::policies::Policies;
+use super::sweep;
 use crate::dns::Forwarder;
 use crate::error::Doing;
 use crate::firewall::{self, Rules};
@@ -26,7 +27,7 @@ use crate::{EgressPolicy, Error, NetConfig, Slot, config};
 const CHANGE: Duration = Duration::from_secs(10);
 /// The kernel may be busy for long with what a killed server left, a thousand namespaces at a time;
 /// a server that starts has nothing better to do than to wait.
-const OPENING: Duration = Duration::from_secs(45);
+pub(super) const OPENING: Duration = Duration::from_secs(45);
 
 #[derive(Debug)]
 pub(super) struct Host {
@@ -62,6 +63,7 @@ impl Host {
             })
             .await?
         };
+        sweep::remove_orphans(&builder, &netlink).await;
         let forwarder = Forwarder::bind(&config).await?;
         let dns_port = forwarder.port();
         // Without policies: sandboxes that have one wait until they are adopted.
@@ -301,7 +303,7 @@ async fn on<T: Send + 'static>(
     within(CHANGE, builder, change).await
 }
 
-async fn within<T: Send + 'static>(
+pub(super) async fn within<T: Send + 'static>(
     limit: Duration,
     builder: &Threads,
     change: impl FnOnce() -> Result<T, Error> + Send + 'static,

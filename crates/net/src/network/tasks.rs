@@ -109,24 +109,26 @@ async fn fill_for_ever(host: &Arc<Host>) {
 }
 
 /// Puts the rules back when somebody removes them.
+///
+/// It ends while it waits, never while it writes: what a cancelled `nft` still does would come after
+/// the clean-up.
 pub(super) async fn guard_rules(host: Arc<Host>, watch: Watch, stop: CancellationToken) {
-    stop.run_until_cancelled(guard_for_ever(&host, &watch))
-        .await;
-}
-
-async fn guard_for_ever(host: &Host, watch: &Watch) {
-    loop {
-        if let Err(error) = watch.a_deleted_table().await {
+    while let Some(news) = stop.run_until_cancelled(watch.a_deleted_table()).await {
+        if let Err(error) = news {
             tracing::warn!(%error, "firewall changes cannot be read");
-            tokio::time::sleep(AFTER_FAILURE).await;
+            stop.run_until_cancelled(tokio::time::sleep(AFTER_FAILURE))
+                .await;
         }
         if firewall::is_applied(&host.names.table()).await {
             continue;
         }
         tracing::warn!("somebody removed the firewall rules of sandboxes; putting them back");
-        while let Err(error) = write_rules(host).await {
+        while let Err(error) = write_rules(&host).await {
             tracing::error!(%error, "SANDBOXES RUN WITHOUT A FIREWALL; trying again");
-            tokio::time::sleep(AFTER_FAILURE).await;
+            let pause = tokio::time::sleep(AFTER_FAILURE);
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return;
+            }
         }
     }
 }

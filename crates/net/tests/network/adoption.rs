@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use soulbox_net::{EgressPolicy, Error, Network, Slot, connect_in};
 
-use crate::bed::{Bed, Internet, LIMIT, inside, reach, rule, skipped};
+use crate::bed::{Bed, Internet, LIMIT, inside, reach, rule, run, skipped};
 
 /// Long enough for a connection that is let through, and below the second after which a dropped
 /// first packet is sent again.
@@ -221,4 +221,25 @@ impl Drop for Process {
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
         }
     }
+}
+
+#[tokio::test]
+async fn a_table_that_guards_nothing_goes_with_the_next_start_of_any_server() {
+    if skipped() {
+        return;
+    }
+    let gone = Bed::new("7e5a", 60);
+    let killed = Bed::new("7e5b", 61);
+    run("nft", &["add", "table", "inet", "soulbox_7e5a"]).unwrap();
+    drop(killed.open().await);
+    killed.wait_for_links(1).await;
+
+    let bed = Bed::new("7e5c", 62);
+    let network = bed.open().await;
+    assert!(!gone.table_exists(), "nothing is behind it");
+    assert!(
+        killed.table_exists(),
+        "its gateway is there: it may come back"
+    );
+    network.close().await;
 }
