@@ -14,7 +14,7 @@ use crate::{
     building::BuildHold,
     idempotency::{StoredAnswer, forget_before},
     request::lifetime,
-    shelf::ImageHold,
+    snapshots::ImageHold,
     template::Origin,
 };
 
@@ -44,7 +44,7 @@ impl From<&SandboxStatus> for Access {
     }
 }
 
-/// A checked wish.
+/// A checked request.
 pub(crate) struct Plan {
     spec: SandboxSpec,
     lifetime: Duration,
@@ -91,7 +91,7 @@ impl Control {
     async fn origin_when_built(self: &Arc<Self>, tenant: &Tenant, text: &str) -> Result<Origin> {
         match self.origin(tenant, text) {
             Err(Error::TemplateNotBuilt(name)) => {
-                let patience = self.workshop()?.config.patience;
+                let patience = self.scheduler()?.config.patience;
                 self.await_builtin(&name, patience).await?;
                 self.origin(tenant, text)
             }
@@ -279,14 +279,17 @@ impl Control {
 
     fn has_place(&self, tenant: &TenantId) -> bool {
         let limit = self.config.max_sandboxes_per_tenant;
-        let rests = |id: &SandboxId| self.node.paused(id).is_some();
-        self.registry.has_place(tenant, limit, rests)
+        let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
+        self.registry.has_place(tenant, limit, is_paused)
     }
 
     fn take_place(&self, spec: &SandboxSpec) -> Result<Place<'_>> {
         let limit = self.config.max_sandboxes_per_tenant;
-        let rests = |id: &SandboxId| self.node.paused(id).is_some();
-        if self.registry.reserve(&spec.id, &spec.tenant, limit, rests) {
+        let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
+        if self
+            .registry
+            .reserve(&spec.id, &spec.tenant, limit, is_paused)
+        {
             Ok(Place {
                 control: self,
                 id: spec.id.clone(),

@@ -1,4 +1,4 @@
-//! What a sandbox may reach and who may reach it: checking the wish, and changing it.
+//! What a sandbox may reach and who may reach it: checking the request, and changing it.
 
 use std::time::Duration;
 

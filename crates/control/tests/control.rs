@@ -24,7 +24,8 @@ use soulbox_control::{
 use soulbox_runtime::{Error as NodeError, Node, NotWoken};
 use soulbox_store::{EndRow, KeyRow, SandboxRow, Store};
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, Secret, TenantId,
+    UnixMillis,
 };
 use tempfile::TempDir;
 
@@ -318,9 +319,9 @@ async fn a_reservation_that_no_create_uses_is_released() {
             retry_after: Duration::from_secs(1),
         },
     ];
-    for (failure, wish) in failures.into_iter().zip([request(), keyed("k", "x")]) {
+    for (failure, request) in failures.into_iter().zip([request(), keyed("k", "x")]) {
         world.node.fail_next(failure);
-        assert!(world.create(wish).await.is_err());
+        assert!(world.create(request).await.is_err());
         assert!(world.node.reserved().is_empty());
     }
     // Only one of them is the first with its key.
@@ -341,10 +342,10 @@ async fn a_reservation_that_no_create_uses_is_released() {
 #[tokio::test]
 async fn traffic_wakes_within_the_limit_of_the_tenant_too() {
     let world = world().await;
-    let resting = world.make().await;
+    let paused = world.make().await;
     let (control, tenant) = (&world.control, &world.tenant);
     control
-        .pause(tenant, &resting, Kept::Memory, false)
+        .pause(tenant, &paused, PauseMode::Memory, false)
         .await
         .unwrap();
     let other = world.make().await;
@@ -355,14 +356,14 @@ async fn traffic_wakes_within_the_limit_of_the_tenant_too() {
         UnixMillis::now().plus(Duration::from_mins(5)),
     );
     assert!(matches!(
-        waker.wake(&resting, later).await,
+        waker.wake(&paused, later).await,
         Err(NotWoken::TooMany(3))
     ));
-    assert!(world.node.paused(&resting).is_some());
+    assert!(world.node.paused(&paused).is_some());
     control.kill(tenant, &other).await.unwrap();
-    waker.wake(&resting, later).await.unwrap();
-    assert!(world.node.paused(&resting).is_none());
-    waker.wake(&resting, later).await.unwrap();
+    waker.wake(&paused, later).await.unwrap();
+    assert!(world.node.paused(&paused).is_none());
+    waker.wake(&paused, later).await.unwrap();
     assert!(matches!(
         world.create(request()).await,
         Err(Error::TooManySandboxes(3))
@@ -386,7 +387,7 @@ async fn another_tenant_sees_nothing() {
     assert!(missing(control.set_timeout(&stranger, &id, 0).await));
     assert!(missing(
         control
-            .connect(&stranger, &id, 10, Kept::Memory)
+            .connect(&stranger, &id, 10, PauseMode::Memory)
             .await
             .map(drop)
     ));
@@ -428,7 +429,7 @@ async fn of_two_kills_at_once_one_succeeds_and_the_other_waits_for_it() {
     .await;
     let connect = world
         .control
-        .connect(&world.tenant, &id, 10, Kept::Memory)
+        .connect(&world.tenant, &id, 10, PauseMode::Memory)
         .await;
     assert!(matches!(connect, Err(Error::SandboxEnding { .. })));
     assert!(!first.is_finished() && !second.is_finished());
@@ -616,19 +617,19 @@ async fn connect_only_ever_extends() {
     let before = world.deadline(&id);
     world
         .control
-        .connect(&world.tenant, &id, 10, Kept::Memory)
+        .connect(&world.tenant, &id, 10, PauseMode::Memory)
         .await
         .unwrap();
     assert_eq!(world.deadline(&id), before);
     world
         .control
-        .connect(&world.tenant, &id, -1, Kept::Memory)
+        .connect(&world.tenant, &id, -1, PauseMode::Memory)
         .await
         .unwrap();
     assert_eq!(world.deadline(&id), before);
     world
         .control
-        .connect(&world.tenant, &id, 600, Kept::Memory)
+        .connect(&world.tenant, &id, 600, PauseMode::Memory)
         .await
         .unwrap();
     assert!(world.deadline(&id) > before);
@@ -638,7 +639,7 @@ async fn connect_only_ever_extends() {
             &world.tenant,
             &"nope".parse().unwrap(),
             86_401,
-            Kept::Memory,
+            PauseMode::Memory,
         )
         .await;
     assert!(
@@ -854,7 +855,7 @@ async fn one_that_dies_while_a_server_starts_is_told_once() {
 #[tokio::test]
 async fn a_creation_whose_event_was_lost_with_its_server_is_told_by_the_next() {
     let mut world = world().await;
-    let told = world.make().await;
+    let described = world.make().await;
     let untold = || stray(world.tenant.id.clone());
     let (runs, ended, recorded) = (untold(), untold(), untold());
     for spec in [&runs, &ended, &recorded] {
@@ -868,7 +869,7 @@ async fn a_creation_whose_event_was_lost_with_its_server_is_told_by_the_next() {
     store.end_sandbox(&recorded.id, &end).await.unwrap();
     for _ in 0..2 {
         world.restart().await;
-        assert_eq!(world.kinds_heard(&told).await, ["created"]);
+        assert_eq!(world.kinds_heard(&described).await, ["created"]);
         assert_eq!(world.kinds_heard(&runs.id).await, ["created"]);
         for id in [&ended.id, &recorded.id] {
             assert_eq!(world.kinds_heard(id).await, ["created", "killed"]);

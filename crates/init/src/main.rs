@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! init (real root)                      first process (real root, then root of the sandbox)
-//!   read the berth
+//!   read the prepared slot
 //!   join the cgroups, the network namespace; resource limits
 //!   make the user namespace
 //!   wait for the spec: long, if it is ahead of its time
@@ -51,7 +51,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
-use soulbox_types::guest::{BerthSpec, EXPORT, FORK_SERVER, InitSpec, InitStatus};
+use soulbox_types::guest::{EXPORT, FORK_SERVER, InitSpec, InitStatus, PreparedSpec};
 
 use crate::{
     error::{Context, Failure},
@@ -82,11 +82,11 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     let mut input = BufReader::new(std::io::stdin().take(MAX_SPEC_BYTES));
-    let berth: BerthSpec = read_line(&mut input)?;
-    join_cgroups(&berth)?;
-    enter_network(&berth)?;
+    let prepared: PreparedSpec = read_line(&mut input)?;
+    join_cgroups(&prepared)?;
+    enter_network(&prepared)?;
     limits::apply()?;
-    let user_namespace = user_namespace::create(berth.id_base)?;
+    let user_namespace = user_namespace::create(prepared.id_base)?;
     report(&InitStatus::Waiting);
     let Some(spec) = await_spec(&mut input)? else {
         return Ok(());
@@ -125,13 +125,13 @@ fn run() -> Result<(), Failure> {
 
 fn read_line<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<T, Failure> {
     let mut text = String::new();
-    input.read_line(&mut text).at("read the berth")?;
+    input.read_line(&mut text).at("read the prepared slot")?;
     serde_json::from_str(&text)
         .map_err(std::io::Error::other)
-        .at("parse the berth")
+        .at("parse the prepared slot")
 }
 
-/// `None`: the server is gone, or needs this berth no more.
+/// `None`: the server is gone, or needs this slot no more.
 fn await_spec(input: &mut impl Read) -> Result<Option<InitSpec>, Failure> {
     let mut text = String::new();
     input.read_to_string(&mut text).at("read the spec")?;
@@ -157,15 +157,16 @@ fn read_spec<T: serde::de::DeserializeOwned>() -> Result<T, Failure> {
 
 /// First of all, so that whatever this program uses is already counted to the sandbox, and the
 /// cgroup namespace made later has the sandbox's group as its root.
-fn join_cgroups(berth: &BerthSpec) -> Result<(), Failure> {
-    for file in &berth.cgroup_joins {
+fn join_cgroups(prepared: &PreparedSpec) -> Result<(), Failure> {
+    for file in &prepared.cgroup_joins {
         std::fs::write(file, "0").at("join cgroup")?;
     }
     Ok(())
 }
 
-fn enter_network(berth: &BerthSpec) -> Result<(), Failure> {
-    let namespace = std::fs::File::open(&berth.network_namespace).at("open network namespace")?;
+fn enter_network(prepared: &PreparedSpec) -> Result<(), Failure> {
+    let namespace =
+        std::fs::File::open(&prepared.network_namespace).at("open network namespace")?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
         .at("enter network namespace")
 }

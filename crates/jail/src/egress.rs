@@ -1,4 +1,4 @@
-//! From a sandbox's network wishes to the rules of its slot.
+//! From a sandbox's network settings to the rules of its slot.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use soulbox_net::{EgressPolicy, EgressRule, Ipv4Net};
 use soulbox_runtime::{Error, Result};
 use soulbox_types::{Destination, NetworkPolicy};
 
-/// Fails on an entry that cannot be carried out: a wish that is not understood opens nothing.
+/// Fails on an entry that cannot be carried out: a setting that is not understood opens nothing.
 pub(crate) fn egress(network: &NetworkPolicy) -> Result<EgressPolicy> {
     Ok(EgressPolicy {
         internet: network.internet(),

@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// What an init without a berth says, read to its end; then it is reaped.
+    /// What an init without a prepared slot says, read to its end; then it is reaped.
     fn last_words(server: &ForkServer) -> String {
         let (their_input, input) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
@@ -237,16 +237,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let programs = soulbox_embed::install(&folder.path().join("bin")).unwrap();
         let server = ForkServer::new(programs.init);
-        assert!(last_words(&server).contains("parse the berth"));
+        assert!(last_words(&server).contains("parse the prepared slot"));
         let first = pid_of(&server);
-        assert!(last_words(&server).contains("parse the berth"));
+        assert!(last_words(&server).contains("parse the prepared slot"));
         assert_eq!(pid_of(&server), first, "one serves all");
 
         kill_process(first, Signal::KILL).unwrap();
         let (input, output) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let gone = server.fork(&input, &output);
         assert!(matches!(gone, Err(Unforked::ServerGone(_))), "{gone:?}");
-        assert!(last_words(&server).contains("parse the berth"));
+        assert!(last_words(&server).contains("parse the prepared slot"));
         let second = pid_of(&server);
         assert_ne!(second, first);
         assert!(!is_there(first), "it was reaped");

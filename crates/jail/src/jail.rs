@@ -380,7 +380,7 @@ impl Runtime for Jail {
             }
             Err(error) => {
                 if let Err(clean_up) = self.clean_up(&spec.id).await {
-                    tracing::warn!(sandbox = %spec.id, error = %clean_up, "clean-up after a failed start");
+                    tracing::warn!(sandbox_id = %spec.id, error = %clean_up, "clean-up after a failed start");
                 }
                 Err(error)
             }
@@ -585,7 +585,7 @@ impl Runtime for Jail {
             if let Ok(id) = name.parse::<SandboxId>()
                 && !keep.contains(&id)
             {
-                tracing::info!(sandbox = %id, "reclaiming what an earlier run left");
+                tracing::info!(sandbox_id = %id, "reclaiming what an earlier run left");
                 self.clean_up(&id).await?;
             }
         }

@@ -7,7 +7,7 @@ use rustix::{
     process::{Pid, WaitOptions, waitpid},
 };
 use soulbox_runtime::{Error, Result};
-use soulbox_types::guest::{BerthSpec, InitSpec, InitStatus};
+use soulbox_types::guest::{InitSpec, InitStatus, PreparedSpec};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take},
     net::unix::pipe::{Receiver, Sender},
@@ -61,9 +61,9 @@ pub(crate) struct Launched {
     status: Status,
 }
 
-/// Returns when init waits in its berth.
-pub(crate) async fn park(inits: &Arc<ForkServer>, berth: &BerthSpec) -> Result<Parked> {
-    timeout(START_LIMIT, park_unbounded(inits, berth))
+/// Returns when init waits in its prepared slot.
+pub(crate) async fn park(inits: &Arc<ForkServer>, prepared: &PreparedSpec) -> Result<Parked> {
+    timeout(START_LIMIT, park_unbounded(inits, prepared))
         .await
         .map_err(|_| too_long())?
 }
@@ -122,8 +122,8 @@ fn no_init(error: io::Error) -> Error {
     }
 }
 
-async fn park_unbounded(inits: &Arc<ForkServer>, berth: &BerthSpec) -> Result<Parked> {
-    let mut text = serde_json::to_vec(berth).map_err(|e| failed(io::Error::other(e)))?;
+async fn park_unbounded(inits: &Arc<ForkServer>, prepared: &PreparedSpec) -> Result<Parked> {
+    let mut text = serde_json::to_vec(prepared).map_err(|e| failed(io::Error::other(e)))?;
     text.push(b'\n');
     let (init, mut spec, output) = start(inits).await?;
     // When init fails early it does not read on; its status says why.

@@ -11,7 +11,7 @@
 //! - `export`: what a sandbox added to its template, as layers
 //! - `policy`: seccomp, capabilities and hidden paths, from the data files
 //! - `prepared`, `prepare`: slots for sandboxes, made ahead
-//! - `start`, `launch`: from a wish to a running sandbox: starting `soulbox-init` and hearing from it
+//! - `start`, `launch`: from a spec to a running sandbox: starting `soulbox-init` and hearing from it
 //! - `shared`: limits of the kernel that all sandboxes have together
 //! - `trial`: one made and ended to see whether this machine can
 //! - `process`: the first process of a sandbox, found and watched without races

@@ -10,7 +10,7 @@ use std::{
 use soulbox_cgroup::{Cgroup, CgroupLimits};
 use soulbox_net::Slot;
 use soulbox_runtime::{Error, Result};
-use soulbox_types::{SandboxId, guest::BerthSpec};
+use soulbox_types::{SandboxId, guest::PreparedSpec};
 
 use crate::{
     Jail,
@@ -92,7 +92,7 @@ impl Jail {
             }),
             Err(error) => {
                 if let Err(clean_up) = self.clean_up(&id).await {
-                    tracing::warn!(sandbox = %id, error = %clean_up, "clean-up after a failed start");
+                    tracing::warn!(sandbox_id = %id, error = %clean_up, "clean-up after a failed start");
                 }
                 Err(error)
             }
@@ -105,7 +105,7 @@ impl Jail {
     }
 
     async fn park(&self, slot: &Slot, first_id: u32, cgroup: &Cgroup) -> Result<Parked> {
-        let spec = BerthSpec {
+        let spec = PreparedSpec {
             network_namespace: format!(
                 "/proc/{}/fd/{}",
                 std::process::id(),

@@ -61,10 +61,10 @@ fn raise_by(
     };
     let reserve = read(RESERVED_TERMINALS).unwrap_or_default();
     let terminals = reserve.saturating_add(u64::from(max_sandboxes) * u64::from(TERMINALS));
-    let mut wishes = vec![(MOST_TERMINALS, terminals.min(ALL_TERMINALS))];
+    let mut wanted_limits = vec![(MOST_TERMINALS, terminals.min(ALL_TERMINALS))];
     let mut refused = Vec::new();
     if accounted {
-        wishes.push((FILES, ENOUGH_FILES));
+        wanted_limits.push((FILES, ENOUGH_FILES));
     } else {
         refused.push(
             "one sandbox can use up the open files of this machine (fs.file-max): the kernel was \
@@ -72,7 +72,7 @@ fn raise_by(
                 .to_owned(),
         );
     }
-    for (name, wanted) in wishes {
+    for (name, wanted) in wanted_limits {
         // One that is not there is no limit.
         let Some(present) = read(name).filter(|present| *present < wanted) else {
             continue;

@@ -1,4 +1,4 @@
-//! From a wish to a running sandbox.
+//! From a spec to a running sandbox.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -86,11 +86,11 @@ impl Jail {
             first_id,
             slot,
         } = prepared;
-        let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
-        if let Some(launched) = init.launch(&wish).await? {
+        let init_spec = self.init_spec(spec, template, origin, first_id, &cgroup);
+        if let Some(launched) = init.launch(&init_spec).await? {
             return Ok((launched, cgroup, slot));
         }
-        tracing::info!(sandbox = %id, "a waiting soulbox-init was killed; trying another one");
+        tracing::info!(sandbox_id = %id, "a waiting soulbox-init was killed; trying another one");
         // It may have got as far as to mount the disk.
         self.clean_up(&id).await?;
         let disk = self.folder(&id).join("disk.img");
@@ -102,12 +102,12 @@ impl Jail {
             slot,
             ..
         } = self.prepare(id, slot, limits).await?;
-        let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
-        let launched = init.launch(&wish).await?;
+        let init_spec = self.init_spec(spec, template, origin, first_id, &cgroup);
+        let launched = init.launch(&init_spec).await?;
         Ok((launched.ok_or_else(without_a_word)?, cgroup, slot))
     }
 
-    /// The one that was reserved for it, with its wishes, or one made now.
+    /// The one that was reserved for it, with its spec, or one made now.
     async fn slot_for(&self, spec: &SandboxSpec) -> Result<PreparedSlot> {
         let limits = first_limits(spec);
         let policy = egress(&spec.network)?;

@@ -1061,11 +1061,11 @@ async fn a_prepared_slot_whose_init_dies_at_the_last_moment_is_made_again() {
     let id = reserve(&jail).await;
     let group = jail.cgroups().existing(id.as_str());
     let waiting = group.pids().unwrap()[0];
-    let wishes = fs::File::open(format!("/proc/{waiting}/fd/0")).unwrap();
+    let specs = fs::File::open(format!("/proc/{waiting}/fd/0")).unwrap();
     group.freeze(FREEZING).unwrap();
     let spec = spec_with(&fixture, id);
     let kill = async {
-        while rustix::io::ioctl_fionread(&wishes).unwrap() == 0 {
+        while rustix::io::ioctl_fionread(&specs).unwrap() == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let pid = rustix::process::Pid::from_raw(waiting.try_into().unwrap()).unwrap();

@@ -21,8 +21,8 @@ impl LocalNode {
         id: SandboxId,
         target: PathBuf,
     ) -> Result<Vec<AddedLayer>> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
         self.check_export(&id, &target).await?;
         {
             let mut entries = self.entries().lock();

@@ -20,7 +20,7 @@ use soulbox_types::{SandboxId, SandboxState, UnixMillis};
 use tokio::sync::broadcast;
 
 use crate::{
-    admission::{AdmissionConfig, AdmissionStats, Door},
+    admission::{AdmissionConfig, AdmissionController, AdmissionStats},
     adopt,
     creates::Creates,
     disk_guard,
@@ -75,7 +75,7 @@ pub struct LocalNode {
     ends: Ends,
     quarantine: Quarantine,
     pool: Arc<Pool>,
-    door: Arc<Door>,
+    admission: Arc<AdmissionController>,
     creates: Creates,
     /// Held for short, never across an await.
     entries: Mutex<Entries>,
@@ -94,11 +94,11 @@ impl LocalNode {
         let quarantine = Quarantine::open(config.quarantine_dir.clone())?;
         let pool = Arc::new(Pool::new(config.pool.clone()));
         let admission = config.admission.clone();
-        let door = Arc::new(blocking(move || Ok(Door::open(admission))).await?);
+        let admission = Arc::new(blocking(move || Ok(AdmissionController::open(admission))).await?);
         let node = Arc::new_cyclic(|me| Self {
             config,
             pool,
-            door,
+            admission,
             creates: Creates::default(),
             runtime,
             snapshots,
@@ -153,17 +153,17 @@ impl LocalNode {
         &self.creates
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.door
+    pub(crate) fn admission(&self) -> &Arc<AdmissionController> {
+        &self.admission
     }
 
     pub fn admission_stats(&self) -> AdmissionStats {
-        self.door.stats()
+        self.admission.stats()
     }
 
     /// Lets nobody in any more: whoever waits is told at once that the server stops.
-    pub fn close_door(&self) {
-        self.door.close();
+    pub fn close_admission(&self) {
+        self.admission.close();
     }
 
     pub(crate) fn max_sandboxes(&self) -> usize {
@@ -211,7 +211,7 @@ impl LocalNode {
         &self.quarantine
     }
 
-    pub(crate) fn tell(&self, event: NodeEvent) {
+    pub(crate) fn emit(&self, event: NodeEvent) {
         // No receiver is fine: the control plane may not have started yet.
         let _none = self.events.send(event);
     }
@@ -230,7 +230,7 @@ impl LocalNode {
                 }
             }
             // It may have ended meanwhile.
-            Err(error) => tracing::debug!(sandbox = %id, %error, "no sample"),
+            Err(error) => tracing::debug!(sandbox_id = %id, %error, "no sample"),
         }
     }
 

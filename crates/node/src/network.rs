@@ -13,8 +13,8 @@ impl LocalNode {
         id: SandboxId,
         network: NetworkPolicy,
     ) -> Result<()> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
         let (folder, old) = {
             let entries = self.entries().lock();
             let entry = entries

@@ -111,7 +111,7 @@ async fn start_and_wait(
             Err(failed("ready command", format!("it did not pass within {} s; the last time: {last}", limit.as_secs())))
         }
     };
-    tracing::debug!(sandbox = %id, took = ?begun.elapsed(), ready = outcome.is_ok(), "start command");
+    tracing::debug!(sandbox_id = %id, took = ?begun.elapsed(), ready = outcome.is_ok(), "start command");
     outcome
 }
 

@@ -1,4 +1,4 @@
-//! What the door promises, with a runtime that keeps its sandboxes in memory and a machine whose
+//! What admission control promises, with a runtime that keeps its sandboxes in memory and a machine whose
 //! memory is what the test says.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
@@ -15,10 +15,10 @@ use machine::{FakeMemory, LONG, Machine, config, ends_dir, snapshots_dir, spec};
 use parking_lot::Mutex;
 use soulbox_node::{LocalNode, NodeConfig, Resource};
 use soulbox_runtime::{Error, Node, Result, SandboxStatus};
-use soulbox_types::{EndReason, Kept, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{EndReason, PauseMode, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::{sync::Notify, task::JoinHandle};
 
-/// What the door takes a sandbox to need.
+/// What admission control takes a sandbox to need.
 const ONE_MIB: u64 = 24;
 const SHORT: Duration = Duration::from_millis(200);
 /// Longer than a test takes.
@@ -64,9 +64,9 @@ impl World {
         }
     }
 
-    fn create(&self, wish: SandboxSpec) -> JoinHandle<Result<SandboxStatus>> {
+    fn create(&self, request: SandboxSpec) -> JoinHandle<Result<SandboxStatus>> {
         let node = Arc::clone(&self.node);
-        tokio::spawn(async move { node.create(wish).await })
+        tokio::spawn(async move { node.create(request).await })
     }
 
     async fn destroy(&self, id: &SandboxId) {
@@ -139,7 +139,7 @@ async fn what_does_not_fit_waits_and_is_then_refused_with_resource_and_amounts()
     assert_eq!(
         what,
         "memory: a sandbox needs about 24 MiB, but 980 of 1000 MiB of the machine are in use and \
-         0 MiB are set aside for sandboxes that are being started"
+         0 MiB are set reserved for sandboxes that are being started"
     );
     assert_eq!(world.refused(Resource::Memory), 1);
     assert!(world.node.list().is_empty() && world.folders() == 0);
@@ -185,11 +185,11 @@ async fn those_who_wait_are_served_in_order() {
     let served = Arc::new(Mutex::new(Vec::new()));
     let (mut asked, mut waiting) = (Vec::new(), Vec::new());
     for count in 1..=5 {
-        let wish = spec(LONG);
-        asked.push(wish.id.clone());
+        let request = spec(LONG);
+        asked.push(request.id.clone());
         let (node, served) = (Arc::clone(&world.node), Arc::clone(&served));
         waiting.push(tokio::spawn(async move {
-            let status = node.create(wish).await.unwrap();
+            let status = node.create(request).await.unwrap();
             served.lock().push(status.spec.id.clone());
         }));
         world.waiting(count).await;
@@ -233,7 +233,7 @@ async fn what_creates_under_way_will_need_is_kept_for_them() {
     let under_way = [world.create(spec(LONG)), world.create(spec(LONG))];
     world.starting(2).await;
     let what = why(world.node.create(spec(LONG)).await);
-    assert!(what.contains("48 MiB are set aside"), "{what}");
+    assert!(what.contains("48 MiB are set reserved"), "{what}");
     world.open(&gate);
     for create in under_way {
         create.await.unwrap().unwrap();
@@ -266,18 +266,18 @@ async fn one_that_is_ended_while_it_waits_leaves_nothing_and_blocks_nobody() {
     let first = world.node.create(spec(LONG)).await.unwrap();
     let (head, behind) = (spec(LONG), spec(LONG));
     let mut waiting = Vec::new();
-    for (count, wish) in [&head, &behind].into_iter().enumerate() {
-        waiting.push(world.create(wish.clone()));
+    for (count, request) in [&head, &behind].into_iter().enumerate() {
+        waiting.push(world.create(request.clone()));
         world.waiting(count as u64 + 1).await;
     }
     let last = world.create(spec(LONG));
     world.waiting(3).await;
     let start = Instant::now();
-    for (wish, create) in [behind, head].iter().zip(waiting.into_iter().rev()) {
-        world.destroy(&wish.id).await;
+    for (request, create) in [behind, head].iter().zip(waiting.into_iter().rev()) {
+        world.destroy(&request.id).await;
         let ended = create.await.unwrap();
         assert!(matches!(ended, Err(Error::SandboxNotFound(_))), "{ended:?}");
-        assert!(world.node.get(&wish.id).is_none());
+        assert!(world.node.get(&request.id).is_none());
     }
     world.destroy(&first.spec.id).await;
     last.await.unwrap().unwrap();
@@ -339,7 +339,7 @@ async fn promised_memory_counts_also_while_it_is_paused_and_not_when_it_is_given
         .unwrap();
     let third = world.node.create(spec(LONG)).await.unwrap();
 
-    // What rests on its disk comes back only when there is room, and rests on until then.
+    // What is paused on its disk comes back only when there is room, and stays paused until then.
     let later = UnixMillis::now().plus(LONG);
     why(world.node.resume(&second.id, later, Kept::Memory).await);
     assert_eq!(

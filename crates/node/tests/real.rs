@@ -15,8 +15,8 @@ use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, PoolKey, Reservation, ReservationSource, ReserveRequest};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
-    EndReason, Kept, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
-    StartCommand, TemplateId, UnixMillis, guest::OverlaySpec,
+    EndReason, Lifecycle, Limits, NetworkPolicy, PauseMode, Purpose, SandboxId, SandboxSpec,
+    Secret, StartCommand, TemplateId, UnixMillis, guest::OverlaySpec,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -237,10 +237,14 @@ async fn a_sandbox_is_handed_out_when_its_ready_command_has_passed() {
     let spec = server.node.create(world.spec()).await.unwrap().spec;
     assert!(server.get(&spec.id, PORT, "/").await.contains("200 OK"));
 
-    server.node.pause(&spec.id, Kept::Filesystem).await.unwrap();
+    server
+        .node
+        .pause(&spec.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     let later = UnixMillis::now().plus(Duration::from_mins(1));
-    let resumed = server.node.resume(&spec.id, later, Kept::Memory).await;
-    assert_eq!(resumed.unwrap(), Kept::Filesystem);
+    let resumed = server.node.resume(&spec.id, later, PauseMode::Memory).await;
+    assert_eq!(resumed.unwrap(), PauseMode::Filesystem);
     assert!(server.get(&spec.id, PORT, "/").await.contains("200 OK"));
 
     // A build's step has nothing to start yet.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use soulbox_runtime::{Error, Node, NotWoken, SandboxStatus, Waker};
-use soulbox_types::{Chain, ENVD_PORT, Kept, SandboxState, UnixMillis};
+use soulbox_types::{Chain, ENVD_PORT, PauseMode, SandboxState, UnixMillis};
 
 use crate::{ingress::is_admitted, refusal::Refusal, route::Target};
 
@@ -71,7 +71,7 @@ async fn resume(
         match (node.get(id).map(|status| status.state), node.paused(id)) {
             (Some(SandboxState::Running), _) => return Ok(()),
             // Without its memory it would not be what the client talked to.
-            (Some(SandboxState::Paused), Some(paused)) if paused.kept != Kept::Memory => {
+            (Some(SandboxState::Paused), Some(paused)) if paused.kept != PauseMode::Memory => {
                 return Err(not_found());
             }
             (Some(SandboxState::Paused), Some(_)) => break,
@@ -84,7 +84,7 @@ async fn resume(
     let deadline = UnixMillis::now().plus(life);
     let woken = match waker {
         Some(waker) => waker.wake(id, deadline).await,
-        None => match node.resume(id, deadline, Kept::Memory).await {
+        None => match node.resume(id, deadline, PauseMode::Memory).await {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         },

@@ -3,7 +3,7 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, OnTimeout, SandboxId, SandboxSpec, SandboxState,
+    EndReason, Limits, NetworkPolicy, OnTimeout, PauseMode, SandboxId, SandboxSpec, SandboxState,
     TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::sync::broadcast;
@@ -25,7 +25,7 @@ pub struct Visited<'a> {
     pub spec: &'a Arc<SandboxSpec>,
     pub state: SandboxState,
     pub tier: Tier,
-    /// How it rests. Absent also while it is being put to rest.
+    /// How it is paused. Absent also while it is being paused.
     pub paused: Option<Paused>,
     /// These three are those of the spec: whoever looks through thousands need not look there.
     pub created_at: UnixMillis,
@@ -79,11 +79,11 @@ pub struct End {
     pub at: UnixMillis,
 }
 
-/// A sandbox at rest.
+/// A paused sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// What a resume brings back. After a reboot of the machine memory is gone, and this says so.
-    pub kept: Kept,
+    pub kept: PauseMode,
     pub at: UnixMillis,
 }
 
@@ -108,7 +108,7 @@ pub struct Broken {
 /// What can be done about a [`Broken`] one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// It comes back, at rest, from its files.
+    /// It comes back, paused, from its files.
     Repair,
     /// What it was made of is not known: only its disk can be had.
     Export,
@@ -169,7 +169,7 @@ pub struct Snapshot {
 /// Who wakes a sandbox for traffic: it must have a place among its tenant's running ones.
 #[async_trait]
 pub trait Waker: Send + Sync + fmt::Debug {
-    /// As [`Node::resume`] with [`Kept::Memory`].
+    /// As [`Node::resume`] with [`PauseMode::Memory`].
     async fn wake(&self, id: &SandboxId, deadline: UnixMillis) -> Result<(), NotWoken>;
 }
 
@@ -221,16 +221,21 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// Moves the end of its life, durably. The node itself enforces it.
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()>;
 
-    /// Replaces the network wishes of a running sandbox, durably; what it may reach changes for new
+    /// Replaces the network settings of a running sandbox, durably; what it may reach changes for new
     /// connections. [`crate::Error::WrongState`] when it is not running.
     async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()>;
 
-    /// Puts a running sandbox to rest, durably. [`crate::Error::WrongState`] when it is not running.
-    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()>;
+    /// Pauses a running sandbox, durably. [`crate::Error::WrongState`] when it is not running.
+    async fn pause(&self, id: &SandboxId, keep: PauseMode) -> Result<()>;
 
     /// Wakes a paused sandbox and says what came back; `Memory` when it was running all along
-    /// (its deadline is then left alone). `want` [`Kept::Filesystem`] starts it anew from its files.
-    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept>;
+    /// (its deadline is then left alone). `want` [`PauseMode::Filesystem`] starts it anew from its files.
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode>;
 
     /// Captures the files of a running or paused sandbox, which goes on. On error nothing is left
     /// of the snapshot and the sandbox is as before.
@@ -275,7 +280,7 @@ pub trait Node: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// How a paused sandbox rests; `None` when it is not paused.
+    /// How a sandbox is paused; `None` when it is not paused.
     fn paused(&self, id: &SandboxId) -> Option<Paused>;
 
     /// `None` when it is not here (any more). Cheap: from memory.

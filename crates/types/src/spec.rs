@@ -19,12 +19,12 @@ pub enum Tier {
 /// What is left of a sandbox when its processes stop: everything, or its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kept {
+pub enum PauseMode {
     Memory,
     Filesystem,
 }
 
-impl Kept {
+impl PauseMode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -39,10 +39,10 @@ impl Kept {
 pub enum OnTimeout {
     #[default]
     Kill,
-    Pause(Kept),
+    Pause(PauseMode),
 }
 
-/// How a sandbox ends, rests and wakes.
+/// How a sandbox ends, pauses and resumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
     pub on_timeout: OnTimeout,
@@ -83,7 +83,7 @@ pub struct VolumeMount {
     pub path: String,
 }
 
-/// The whole wish for one sandbox. Written to its state folder before anything is made.
+/// All that was asked for one sandbox. Written to its state folder before anything is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxSpec {
     pub id: SandboxId,

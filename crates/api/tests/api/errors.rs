@@ -254,7 +254,7 @@ async fn of_repeated_requests() {
     let base = r#"{"templateID":"base"}"#;
     assert_eq!(world.send(request("a", base)).await.status, 201);
     let other = request("a", r#"{"templateID":"base","timeout":61}"#);
-    record.add("another wish", &world.send(other).await);
+    record.add("another request", &world.send(other).await);
     record.add("a bad key", &world.send(request("UPPER", base)).await);
 
     let held = world.node.creating.write().await;

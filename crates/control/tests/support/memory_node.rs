@@ -16,8 +16,8 @@ use soulbox_runtime::{
     SandboxStatus, Snapshot, Stats, Visited,
 };
 use soulbox_types::{
-    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, TenantId,
-    Tier, UnixMillis,
+    EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, TemplateId,
+    TenantId, Tier, UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
@@ -343,7 +343,7 @@ impl Node for MemoryNode {
         Ok(())
     }
 
-    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+    async fn pause(&self, id: &SandboxId, keep: PauseMode) -> Result<()> {
         if let Some(error) = self.failure.lock().unwrap().take() {
             return Err(error);
         }
@@ -364,18 +364,27 @@ impl Node for MemoryNode {
         Ok(())
     }
 
-    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode> {
         let mut sandboxes = self.sandboxes.lock().unwrap();
         let memory = sandboxes
             .get_mut(id)
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
         let Some(paused) = memory.paused.take() else {
-            return Ok(Kept::Memory);
+            return Ok(PauseMode::Memory);
         };
         memory.status.state = SandboxState::Running;
         Arc::make_mut(&mut memory.status.spec).deadline = deadline;
-        let both = paused.kept == Kept::Memory && want == Kept::Memory;
-        Ok(if both { Kept::Memory } else { Kept::Filesystem })
+        let both = paused.kept == PauseMode::Memory && want == PauseMode::Memory;
+        Ok(if both {
+            PauseMode::Memory
+        } else {
+            PauseMode::Filesystem
+        })
     }
 
     async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot> {

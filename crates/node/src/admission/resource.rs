@@ -69,7 +69,7 @@ impl Resource {
 
 /// Why a sandbox does not fit just now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct Shortage {
     pub(super) resource: Resource,
     pub(super) what: String,
     /// However long it waits.
@@ -81,7 +81,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// Somebody has to free a disk.
 const LATER: Duration = Duration::from_secs(30);
 
-impl Lack {
+impl Shortage {
     fn of(resource: Resource, what: String) -> Self {
         Self {
             resource,
@@ -102,14 +102,14 @@ impl Lack {
         resource: Resource,
         whose: &str,
         need: u64,
-        aside: u64,
+        reserved: u64,
         used: u64,
         bound: u64,
     ) -> Self {
         let what = match resource {
             Resource::Memory => format!(
                 "memory: a sandbox needs about {} MiB, but {} of {} MiB {whose} are in use and {} \
-                 MiB are set aside for sandboxes that are being started",
+                 MiB are set reserved for sandboxes that are being started",
                 mib(need),
                 mib(used),
                 bound >> 20,
@@ -122,7 +122,7 @@ impl Lack {
             ),
             other => format!(
                 "{}: a sandbox needs about {need}, but {used} of {bound} {whose} are in use and \
-                 {aside} are set aside for sandboxes that are being started",
+                 {reserved} are set reserved for sandboxes that are being started",
                 other.as_str(),
             ),
         };
@@ -247,17 +247,17 @@ mod tests {
         assert_eq!(
             lack.what,
             "memory: a sandbox needs about 24 MiB, but 900 of 960 MiB of the machine are in use \
-             and 48 MiB are set aside for sandboxes that are being started"
+             and 48 MiB are set reserved for sandboxes that are being started"
         );
         let limits = Limits::default();
         let lack = Lack::promised_cpu(&limits, 1500, 3000);
         assert!(
             lack.what.contains("may use 2.00 cpus, and 1.50 of 3.00"),
             "{}",
-            lack.what
+            shortage.what
         );
-        assert!(!lack.forever && Lack::promised_cpu(&limits, 0, 1000).forever);
-        let Error::NoCapacity { retry_after, .. } = Lack::places(3, 3).into() else {
+        assert!(!shortage.forever && Shortage::promised_cpu(&limits, 0, 1000).forever);
+        let Error::NoCapacity { retry_after, .. } = Shortage::places(3, 3).into() else {
             panic!()
         };
         assert_eq!(retry_after, SOON);

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
 use crate::{
-    admission::{Ask, Resource, SetAside},
+    admission::{Ask, CapacityReservation, Resource},
     entry::Entry,
     folder::Folder,
 };
@@ -27,14 +27,17 @@ impl LocalNode {
         }
         let _waiting = self.creates.wait();
         match self.make(&spec).await? {
-            Some(_set_aside) => self.open_up(&spec).await,
+            Some(_capacity) => self.open_up(&spec).await,
             None => self.existing(&spec.id).await,
         }
     }
 
     /// Starts its processes, when there is room. What it will use is set aside until it is ready.
     /// `None`: it is here already. On error nothing is left.
-    pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+    ) -> Result<Option<CapacityReservation>> {
         let Some((folder, ending)) = self.begin(spec)? else {
             return Ok(None);
         };
@@ -50,9 +53,9 @@ impl LocalNode {
             }
         };
         let result = async {
-            let (written, wish, starts) = (folder.clone(), spec.clone(), self.starts(spec));
+            let (written, request, starts) = (folder.clone(), spec.clone(), self.starts(spec));
             blocking(move || {
-                written.create(&wish)?;
+                written.create(&request)?;
                 if starts { written.unready() } else { Ok(()) }
             })
             .await?;
@@ -65,16 +68,16 @@ impl LocalNode {
         if let Some(entry) = self.entries.lock().get(&spec.id) {
             entry.made.send_replace(true);
         }
-        let set_aside = permit.started();
+        let capacity = permit.started();
         if let Err(error) = result {
             if matches!(error, Error::NoCapacity { .. }) {
                 // The only thing that the tier itself can be short of.
-                self.door.count_refusal(Resource::Slots);
+                self.admission.count_refusal(Resource::Slots);
             }
             self.give_up_making(spec, &error).await;
             return Err(error);
         }
-        Ok(Some(set_aside))
+        Ok(Some(capacity))
     }
 
     /// Ends what could not be made. A create that took it over makes another one under its id, so
@@ -87,7 +90,7 @@ impl LocalNode {
             .await;
     }
 
-    /// Puts the wish on record, in memory: from now on it can be ended. `None`: it is here already.
+    /// Puts it on record, in memory: from now on it can be ended. `None`: it is here already.
     fn begin(&self, spec: &SandboxSpec) -> Result<Option<(Folder, CancellationToken)>> {
         let folder = self.folder(&spec.id);
         let mut entries = self.entries.lock();
@@ -179,7 +182,7 @@ impl LocalNode {
 
     pub(crate) fn learn(&self, spec: &SandboxSpec, stats: &Stats) {
         let used = stats.memory_bytes.saturating_sub(stats.memory_cache_bytes);
-        self.door.estimates.learn(spec, used);
+        self.admission.estimates.learn(spec, used);
     }
 
     /// A second create of the same sandbox waits for the first.

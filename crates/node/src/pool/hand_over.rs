@@ -43,7 +43,7 @@ impl LocalNode {
                 if create.killed.is_cancelled() {
                     return Err(Error::SandboxNotFound(spec.id.clone()));
                 }
-                tracing::warn!(sandbox = %spec.id, %error, "a waiting sandbox cannot be used");
+                tracing::warn!(sandbox_id = %spec.id, %error, "a waiting sandbox cannot be used");
                 if reservation.is_ready() {
                     self.pool().warm().failed(&reservation.key, Instant::now());
                 }
@@ -76,23 +76,23 @@ impl LocalNode {
     }
 
     /// From here on it is the user's in memory: told, counted and ended as theirs.
-    fn take(&self, member: &PoolKey, wish: &SandboxSpec) -> Result<Taken> {
-        if PoolKey::of(wish).as_ref() != Some(member) {
+    fn take(&self, member: &PoolKey, request: &SandboxSpec) -> Result<Taken> {
+        if PoolKey::of(request).as_ref() != Some(member) {
             return Err(Error::Unsupported {
                 tier: self.runtime().tier(),
-                what: "this wish for a waiting sandbox",
+                what: "this request for a waiting sandbox",
             });
         }
         let mut entries = self.entries().lock();
-        self.check_promises(&entries, wish)?;
+        self.check_promises(&entries, request)?;
         let mut entry = entries
-            .get_mut(&wish.id)
+            .get_mut(&request.id)
             .filter(|entry| entry.is_nobodys())
-            .ok_or_else(|| Error::SandboxNotFound(wish.id.clone()))?;
+            .ok_or_else(|| Error::SandboxNotFound(request.id.clone()))?;
         if entry.state() != SandboxState::Creating {
             entry.transition(SandboxState::Creating)?;
         }
-        let mut spec = wish.clone();
+        let mut spec = request.clone();
         // envd knows this one.
         spec.node_token = entry.spec.node_token.clone();
         let old = std::mem::replace(&mut entry.spec, Arc::new(spec.clone()));
@@ -149,7 +149,7 @@ impl LocalNode {
     /// What counts is whether its limits can be set when it is handed over.
     async fn speed_up(&self, spec: &SandboxSpec) {
         if let Err(error) = self.runtime().set_limits(&spec.id, &spec.limits).await {
-            tracing::debug!(sandbox = %spec.id, %error, "it is made with little of the cpu");
+            tracing::debug!(sandbox_id = %spec.id, %error, "it is made with little of the cpu");
         }
     }
 
@@ -158,14 +158,14 @@ impl LocalNode {
             old, spec, folder, ..
         } = taken;
         let id = &spec.id;
-        let turn = self.turn(id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(id)?;
+        let _ours = transition_lock.lock().await;
         let (writing, written) = (folder.clone(), spec.clone());
         let runtime = self.runtime();
         tokio::try_join!(
             // With its marker still there it is nobody's for a server that starts anew.
             blocking(move || writing.create(&written)),
-            self.tell_envd(&spec),
+            self.notify_envd(&spec),
             // Also when they are the same: it had little of the cpu until now.
             runtime.set_limits(id, &spec.limits),
             self.change_network(&old, &spec),
@@ -190,7 +190,7 @@ impl LocalNode {
         Ok(status)
     }
 
-    async fn tell_envd(&self, spec: &SandboxSpec) -> Result<()> {
+    async fn notify_envd(&self, spec: &SandboxSpec) -> Result<()> {
         let template = self
             .templates()
             .of(spec)

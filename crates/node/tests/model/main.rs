@@ -238,7 +238,7 @@ impl Model {
         }
     }
 
-    /// With nothing broken any more, everything is answered and comes to rest as it should be.
+    /// With nothing broken any more, everything is answered and ends as it should be.
     async fn get_quiet(&mut self, life: &mut Life) {
         self.mend();
         let begun = Instant::now();
@@ -345,9 +345,9 @@ impl Model {
             return Err(format!("{id} is told as {told:?}, but its folder is not"));
         }
         // What the next start will go by.
-        let rests = folder.join("paused.json").exists();
+        let is_paused = folder.join("paused.json").exists();
         let unwritten = known.rebooted && told == Told::Files;
-        if rests != matches!(told, Told::Memory | Told::Files) && !unwritten {
+        if is_paused != matches!(told, Told::Memory | Told::Files) && !unwritten {
             return Err(format!("{id} is told as {told:?}, but not on disk"));
         }
         Ok(())

@@ -22,7 +22,7 @@ use soulbox_runtime::{
     Snapshot, Stats, Visited, Waker,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
     TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::{
@@ -133,7 +133,7 @@ impl Node for FakeNode {
     async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
-    async fn pause(&self, _id: &SandboxId, keep: Kept) -> Result<()> {
+    async fn pause(&self, _id: &SandboxId, keep: PauseMode) -> Result<()> {
         self.set_state(SandboxState::Paused);
         *self.paused.lock().unwrap() = Some(Paused {
             kept: keep,
@@ -142,7 +142,12 @@ impl Node for FakeNode {
         drop(self.events.send(NodeEvent::Paused { id: id() }));
         Ok(())
     }
-    async fn resume(&self, _id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        _id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode> {
         *self.paused.lock().unwrap() = None;
         self.set_state(SandboxState::Running);
         let mut sandboxes = self.sandboxes.lock().unwrap();

@@ -16,7 +16,7 @@ use soulbox_runtime::{
     Snapshot, Stats, Visited,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
     TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
@@ -82,10 +82,15 @@ impl Node for FakeNode {
     async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
-    async fn pause(&self, id: &SandboxId, _keep: Kept) -> Result<()> {
+    async fn pause(&self, id: &SandboxId, _keep: PauseMode) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
-    async fn resume(&self, id: &SandboxId, _deadline: UnixMillis, _want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        _deadline: UnixMillis,
+        _want: PauseMode,
+    ) -> Result<PauseMode> {
         Err(Error::SandboxNotFound(id.clone()))
     }
     async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {

@@ -58,8 +58,8 @@ async fn every_error_is_told_as_it_is_written_down() {
     let mut all = String::new();
     for error in of_code() {
         let name = format!("{error:?}");
-        let told = on_the_wire(tell(ApiError::from(error).problem())).await;
-        writeln!(all, "# {name}\n{told}\n").unwrap();
+        let shape = on_the_wire(respond(ApiError::from(error).problem())).await;
+        writeln!(all, "# {name}\n{shape}\n").unwrap();
     }
     assert!(
         all.trim_end() == include_str!("errors.txt").trim_end(),
@@ -71,6 +71,6 @@ async fn every_error_is_told_as_it_is_written_down() {
 #[test]
 fn codes_are_told_as_by_e2bs_surface() {
     for code in Code::ALL {
-        assert_eq!(told(*code), crate::e2b::error::told(*code), "{code}");
+        assert_eq!(shape(*code), crate::e2b::error::shape(*code), "{code}");
     }
 }

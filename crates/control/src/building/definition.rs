@@ -16,8 +16,8 @@ const HASH_DIGITS: usize = 64;
 
 /// The stages of a build, of which the last becomes the template. Kept, sealed, while it is built.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct BuildWish {
-    pub stages: Vec<StageWish>,
+pub struct BuildDefinition {
+    pub stages: Vec<StageDefinition>,
     pub start: Option<String>,
     pub ready: Option<String>,
     /// Nothing is taken from the cache.
@@ -25,14 +25,14 @@ pub struct BuildWish {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StageWish {
-    pub base: BaseWish,
+pub struct StageDefinition {
+    pub base: BaseDefinition,
     pub steps: Vec<Step>,
 }
 
 /// What a stage starts from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum BaseWish {
+pub enum BaseDefinition {
     Image {
         reference: String,
         credentials: Option<Credentials>,
@@ -45,7 +45,7 @@ pub enum BaseWish {
     Archive(String),
 }
 
-impl BuildWish {
+impl BuildDefinition {
     pub(crate) fn check(&self) -> Result<()> {
         if self.stages.is_empty() || self.stages.len() > MAX_STAGES {
             return invalid(format!("a build has 1 to {MAX_STAGES} stages"));
@@ -83,7 +83,7 @@ impl BuildWish {
         let bases = self.stages.iter().map(|stage| &stage.base);
         bases
             .filter_map(|base| match base {
-                BaseWish::Image { credentials, .. } => credentials.as_ref(),
+                BaseDefinition::Image { credentials, .. } => credentials.as_ref(),
                 _ => None,
             })
             .map(|credentials| match credentials {
@@ -99,7 +99,7 @@ impl BuildWish {
     }
 }
 
-impl BaseWish {
+impl BaseDefinition {
     fn check(&self, stage: usize) -> Result<()> {
         match self {
             Self::Image { reference, .. } => check_image("fromImage", reference),
@@ -186,19 +186,19 @@ mod tests {
         }
     }
 
-    fn stage(base: BaseWish, steps: Vec<Step>) -> StageWish {
-        StageWish { base, steps }
+    fn stage(base: BaseDefinition, steps: Vec<Step>) -> StageDefinition {
+        StageDefinition { base, steps }
     }
 
-    fn image(reference: &str) -> BaseWish {
-        BaseWish::Image {
+    fn image(reference: &str) -> BaseDefinition {
+        BaseDefinition::Image {
             reference: reference.to_owned(),
             credentials: None,
         }
     }
 
-    fn wish(stages: Vec<StageWish>) -> BuildWish {
-        BuildWish {
+    fn definition(stages: Vec<StageDefinition>) -> BuildDefinition {
+        BuildDefinition {
             stages,
             start: None,
             ready: None,
@@ -207,8 +207,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(stages: Vec<StageWish>, why: &str) {
-        let message = wish(stages).check().unwrap_err().to_string();
+    fn refused(stages: Vec<StageDefinition>, why: &str) {
+        let message = definition(stages).check().unwrap_err().to_string();
         assert!(message.contains(why), "{message}");
     }
 
@@ -223,10 +223,10 @@ mod tests {
                 image("registry:5000/a/b:c@sha256:00"),
                 vec![step(&["true"])],
             ),
-            stage(BaseWish::Archive("a".repeat(64)), vec![]),
-            stage(BaseWish::Stage(1), vec![copy]),
+            stage(BaseDefinition::Archive("a".repeat(64)), vec![]),
+            stage(BaseDefinition::Stage(1), vec![copy]),
         ];
-        wish(stages).check().unwrap();
+        definition(stages).check().unwrap();
     }
 
     #[test]
@@ -260,28 +260,28 @@ mod tests {
         };
         refused(vec![stage(base(), vec![itself])], "not an earlier one");
         refused(
-            vec![stage(BaseWish::Stage(0), vec![])],
+            vec![stage(BaseDefinition::Stage(0), vec![])],
             "not an earlier one",
         );
         refused(
             vec![stage(image("a b"), vec![])],
             "not the name of an image",
         );
-        let archive = BaseWish::Archive("A".repeat(64));
+        let archive = BaseDefinition::Archive("A".repeat(64));
         refused(vec![stage(archive, vec![])], "fromArchive must be");
     }
 
     #[test]
     fn credentials_are_not_shown() {
-        let base = BaseWish::Image {
+        let base = BaseDefinition::Image {
             reference: "x".into(),
             credentials: Some(Credentials::Basic {
                 username: "me".into(),
                 password: Secret::new("hunter2"),
             }),
         };
-        let wish = wish(vec![stage(base, vec![])]);
-        assert_eq!(wish.secrets(), ["hunter2"]);
-        assert!(!format!("{wish:?}").contains("hunter2"));
+        let definition = definition(vec![stage(base, vec![])]);
+        assert_eq!(definition.secrets(), ["hunter2"]);
+        assert!(!format!("{definition:?}").contains("hunter2"));
     }
 }

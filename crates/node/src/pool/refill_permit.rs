@@ -26,16 +26,16 @@ const IDLE_PART: u64 = 4;
 
 impl LocalNode {
     /// [`Self::open_up`], holding the turn until it is ready, only waits, or has had it for long.
-    pub(super) async fn open_up_in_turn(
+    pub(super) async fn open_up_with_permit(
         self: &Arc<Self>,
         spec: &SandboxSpec,
-        turn: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Result<()> {
         let opened = self.open_up(spec);
         tokio::pin!(opened);
         tokio::select! {
             opened = &mut opened => return opened.map(drop),
-            _over = timeout(LONGEST, self.until_it_only_waits(&spec.id)) => drop(turn),
+            _over = timeout(LONGEST, self.until_it_only_waits(&spec.id)) => drop(permit),
         }
         opened.await.map(drop)
     }

@@ -18,13 +18,13 @@ use super::{
     AdmissionConfig, Ask, Resource,
     estimate::Estimates,
     ledger::{FRESH, Ledger, Need, Verdict},
-    resource::Lack,
+    resource::Shortage,
 };
 
 /// The kernel answers within milliseconds, or the last look has to do.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
-/// For operators: how the door does.
+/// For operators: how admission control does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdmissionStats {
     pub waiting: u64,
@@ -34,13 +34,13 @@ pub struct AdmissionStats {
 }
 
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct AdmissionController {
     pub(super) config: AdmissionConfig,
     pub(crate) estimates: Estimates,
     /// Whoever has it is the head of the line. Fair: those behind come in order.
     pub(super) line: tokio::sync::Mutex<()>,
     pub(super) starts: Arc<Semaphore>,
-    /// Something ended, rests, or is ready.
+    /// Something ended, was paused, or is ready.
     pub(super) changed: Notify,
     /// Held for short; the node's entries may be locked while it is, never the other way round.
     ledger: Mutex<Ledger>,
@@ -59,33 +59,33 @@ pub(crate) struct Door {
 #[must_use = "what it allows is allowed while it lives"]
 pub(crate) struct Permit {
     pub(super) start: Option<OwnedSemaphorePermit>,
-    pub(super) aside: SetAside,
+    pub(super) reserved: CapacityReservation,
 }
 
 impl Permit {
     /// Its processes run: the next may be started. What it will use stays set aside.
-    pub(crate) fn started(self) -> SetAside {
+    pub(crate) fn started(self) -> CapacityReservation {
         drop(self.start);
-        self.aside
+        self.reserved
     }
 }
 
 /// What a sandbox will use, kept from others until this is dropped.
 #[derive(Debug)]
 #[must_use = "it is set aside while this lives"]
-pub(crate) struct SetAside {
-    door: Arc<Door>,
+pub(crate) struct CapacityReservation {
+    admission: Arc<AdmissionController>,
     need: Need,
 }
 
-impl Drop for SetAside {
+impl Drop for CapacityReservation {
     fn drop(&mut self) {
-        self.door.ledger.lock().settle(self.need);
-        self.door.changed.notify_one();
+        self.admission.ledger.lock().settle(self.need);
+        self.admission.changed.notify_one();
     }
 }
 
-pub(super) struct Waiting<'a>(&'a Door);
+pub(super) struct Waiting<'a>(&'a AdmissionController);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -93,7 +93,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Door {
+impl AdmissionController {
     /// Blocks for a first look at the machine.
     pub(crate) fn open(config: AdmissionConfig) -> Self {
         let ledger = Ledger::new(config.gauge.read(), Instant::now());
@@ -146,9 +146,9 @@ impl Door {
         self.refused[resource.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn refuse(&self, lack: Lack) -> Error {
-        self.count_refusal(lack.resource);
-        lack.into()
+    pub(super) fn refuse(&self, shortage: Shortage) -> Error {
+        self.count_refusal(shortage.resource);
+        shortage.into()
     }
 
     /// In order of arrival, to be the one who is next, with the right to start.
@@ -169,37 +169,37 @@ impl Door {
         };
         timeout_at(until, front)
             .await
-            .map_err(|_| self.refuse(Lack::starts(self.waiting())))
+            .map_err(|_| self.refuse(Shortage::starts(self.waiting())))
     }
 
     /// Sets aside what is needed if it fits, and if the sandbox gets hold of the rest by `hold`.
-    pub(super) fn set_aside(
+    pub(super) fn reserve(
         self: &Arc<Self>,
         need: Need,
         decides: bool,
-        hold: impl FnOnce() -> Result<(), Lack>,
-    ) -> Result<SetAside, Verdict> {
+        hold: impl FnOnce() -> Result<(), Shortage>,
+    ) -> Result<CapacityReservation, Verdict> {
         let should_look = {
             let mut ledger = self.ledger.lock();
             let should_look = ledger.check(need, Instant::now(), decides)?;
-            hold().map_err(Verdict::Lack)?;
-            ledger.set_aside(need);
-            ledger.lacking_since = None;
+            hold().map_err(Verdict::Shortage)?;
+            ledger.reserve(need);
+            ledger.short_since = None;
             should_look
         };
         if should_look {
             self.look_in_background();
         }
-        Ok(SetAside {
-            door: Arc::clone(self),
+        Ok(CapacityReservation {
+            admission: Arc::clone(self),
             need,
         })
     }
 
     /// Since when nobody could be let in: since now, when asked for the first time.
-    pub(super) fn lacking_since(&self) -> Instant {
+    pub(super) fn short_since(&self) -> Instant {
         let mut ledger = self.ledger.lock();
-        *ledger.lacking_since.get_or_insert_with(Instant::now)
+        *ledger.short_since.get_or_insert_with(Instant::now)
     }
 
     pub(crate) fn something_changed(&self) {
@@ -219,8 +219,8 @@ impl Door {
     pub(super) async fn look_again(self: &Arc<Self>) {
         let taken = self.ledger.lock().taken();
         sleep_until(taken + FRESH).await;
-        let door = Arc::clone(self);
-        let looked = tokio::task::spawn_blocking(move || door.look());
+        let admission = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || admission.look());
         if timeout(LOOK_LIMIT, looked).await.is_err() {
             tracing::warn!("the machine did not say within {LOOK_LIMIT:?} what is used of it");
         }
@@ -230,10 +230,10 @@ impl Door {
         if self.look_under_way.swap(true, Ordering::AcqRel) {
             return;
         }
-        let door = Arc::clone(self);
+        let admission = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            door.look();
-            door.look_under_way.store(false, Ordering::Release);
+            admission.look();
+            admission.look_under_way.store(false, Ordering::Release);
         });
     }
 }

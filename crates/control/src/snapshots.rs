@@ -16,7 +16,7 @@ use crate::Result;
 
 /// A name, or only an id, with all that it means.
 #[derive(Debug, Clone)]
-pub(crate) struct Shelved {
+pub(crate) struct CatalogEntry {
     pub(crate) row: SnapshotRow,
     /// Oldest first, and only those that the node has.
     pub(crate) builds: Vec<SnapshotBuildRow>,
@@ -25,14 +25,14 @@ pub(crate) struct Shelved {
 
 #[derive(Debug, Default)]
 struct Inner {
-    shelved: HashMap<TemplateId, Shelved>,
+    entry: HashMap<TemplateId, CatalogEntry>,
     names: HashMap<(TenantId, String), TemplateId>,
     doomed: HashSet<TemplateId>,
     held: HashMap<TemplateId, usize>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct SnapshotCatalog {
     inner: Mutex<Inner>,
     /// Held while store and memory are changed together.
     pub(crate) writing: tokio::sync::Mutex<()>,
@@ -42,7 +42,7 @@ pub(crate) struct Shelf {
     pub(crate) sweep_waits: AtomicBool,
 }
 
-impl Shelf {
+impl SnapshotCatalog {
     /// What the store remembers. A build whose image the node does not have cannot be used, but is
     /// not forgotten: the disk may be back tomorrow.
     pub(crate) async fn load(store: &Store, images: &HashSet<TemplateId>) -> Result<Self> {
@@ -51,7 +51,7 @@ impl Shelf {
             ..Inner::default()
         };
         for row in store.snapshots().await? {
-            inner.shelve(row);
+            inner.add(row);
         }
         for build in store.snapshot_builds().await? {
             if !images.contains(&build.image) {
@@ -59,15 +59,15 @@ impl Shelf {
                     template = %build.template, image = %build.image,
                     "the files of a snapshot are missing: it cannot be used"
                 );
-            } else if let Some(shelved) = inner.shelved.get_mut(&build.template) {
-                shelved.builds.push(build);
+            } else if let Some(entry) = inner.entry.get_mut(&build.template) {
+                entry.builds.push(build);
             }
         }
         for tag in store.snapshot_tags().await? {
-            if let Some(shelved) = inner.shelved.get_mut(&tag.template)
-                && shelved.builds.iter().any(|build| build.id == tag.build)
+            if let Some(entry) = inner.entry.get_mut(&tag.template)
+                && entry.builds.iter().any(|build| build.id == tag.build)
             {
-                shelved.tags.insert(tag.tag.clone(), tag);
+                entry.tags.insert(tag.tag.clone(), tag);
             }
         }
         Ok(Self {
@@ -76,20 +76,20 @@ impl Shelf {
         })
     }
 
-    pub(crate) fn by_name(&self, tenant: &TenantId, name: &str) -> Option<Shelved> {
+    pub(crate) fn by_name(&self, tenant: &TenantId, name: &str) -> Option<CatalogEntry> {
         let inner = self.inner.lock();
         let template = inner.names.get(&(tenant.clone(), name.to_owned()))?;
         inner.usable(template)
     }
 
     /// Whosever it is.
-    pub(crate) fn by_id(&self, id: &str) -> Option<Shelved> {
+    pub(crate) fn by_id(&self, id: &str) -> Option<CatalogEntry> {
         self.inner.lock().usable(&id.parse().ok()?)
     }
 
-    pub(crate) fn of(&self, tenant: &TenantId) -> Vec<Shelved> {
+    pub(crate) fn of(&self, tenant: &TenantId) -> Vec<CatalogEntry> {
         let inner = self.inner.lock();
-        let own = inner.shelved.values().filter(|s| s.row.tenant == *tenant);
+        let own = inner.entry.values().filter(|s| s.row.tenant == *tenant);
         own.cloned().collect()
     }
 
@@ -98,49 +98,46 @@ impl Shelf {
     pub(crate) fn row_named(&self, tenant: &TenantId, name: &str) -> Option<SnapshotRow> {
         let inner = self.inner.lock();
         let template = inner.names.get(&(tenant.clone(), name.to_owned()))?;
-        inner
-            .shelved
-            .get(template)
-            .map(|shelved| shelved.row.clone())
+        inner.entry.get(template).map(|entry| entry.row.clone())
     }
 
     pub(crate) fn add(&self, row: SnapshotRow, build: SnapshotBuildRow, tag: SnapshotTagRow) {
         let mut inner = self.inner.lock();
         inner.doomed.remove(&build.image);
         let template = row.template.clone();
-        if !inner.shelved.contains_key(&template) {
-            inner.shelve(row);
+        if !inner.entry.contains_key(&template) {
+            inner.add(row);
         }
-        if let Some(shelved) = inner.shelved.get_mut(&template) {
-            shelved.builds.push(build);
-            shelved.tags.insert(tag.tag.clone(), tag);
+        if let Some(entry) = inner.entry.get_mut(&template) {
+            entry.builds.push(build);
+            entry.tags.insert(tag.tag.clone(), tag);
         }
     }
 
     pub(crate) fn tag(&self, tags: Vec<SnapshotTagRow>) {
         let mut inner = self.inner.lock();
         for tag in tags {
-            if let Some(shelved) = inner.shelved.get_mut(&tag.template) {
-                shelved.tags.insert(tag.tag.clone(), tag);
+            if let Some(entry) = inner.entry.get_mut(&tag.template) {
+                entry.tags.insert(tag.tag.clone(), tag);
             }
         }
     }
 
     pub(crate) fn untag(&self, template: &TemplateId, tags: &[String]) {
-        if let Some(shelved) = self.inner.lock().shelved.get_mut(template) {
-            shelved.tags.retain(|tag, _| !tags.contains(tag));
+        if let Some(entry) = self.inner.lock().entry.get_mut(template) {
+            entry.tags.retain(|tag, _| !tags.contains(tag));
         }
     }
 
     pub(crate) fn remove(&self, template: &TemplateId) {
         let mut inner = self.inner.lock();
-        let Some(shelved) = inner.shelved.remove(template) else {
+        let Some(entry) = inner.entry.remove(template) else {
             return;
         };
-        if let Some(name) = shelved.row.name {
-            inner.names.remove(&(shelved.row.tenant, name));
+        if let Some(name) = entry.row.name {
+            inner.names.remove(&(entry.row.tenant, name));
         }
-        let images = shelved.builds.into_iter().map(|build| build.image);
+        let images = entry.builds.into_iter().map(|build| build.image);
         inner.doomed.extend(images);
     }
 
@@ -166,33 +163,33 @@ impl Shelf {
     pub(crate) fn hold(self: &Arc<Self>, image: &TemplateId) -> ImageHold {
         *self.inner.lock().held.entry(image.clone()).or_default() += 1;
         ImageHold {
-            shelf: Arc::clone(self),
+            snapshots: Arc::clone(self),
             image: image.clone(),
         }
     }
 }
 
 impl Inner {
-    fn shelve(&mut self, row: SnapshotRow) {
+    fn add(&mut self, row: SnapshotRow) {
         if let Some(name) = &row.name {
             let key = (row.tenant.clone(), name.clone());
             self.names.insert(key, row.template.clone());
         }
-        let shelved = Shelved {
+        let entry = CatalogEntry {
             builds: Vec::new(),
             tags: BTreeMap::new(),
             row,
         };
-        self.shelved.insert(shelved.row.template.clone(), shelved);
+        self.entry.insert(entry.row.template.clone(), entry);
     }
 
-    fn usable(&self, template: &TemplateId) -> Option<Shelved> {
-        let shelved = self.shelved.get(template)?;
-        (!shelved.builds.is_empty()).then(|| shelved.clone())
+    fn usable(&self, template: &TemplateId) -> Option<CatalogEntry> {
+        let entry = self.entry.get(template)?;
+        (!entry.builds.is_empty()).then(|| entry.clone())
     }
 }
 
-impl Shelved {
+impl CatalogEntry {
     /// The build that a tag means, or the one with this id.
     pub(crate) fn build(&self, tag: &str) -> Option<&SnapshotBuildRow> {
         let id = self.tags.get(tag).map_or(tag, |row| row.build.as_str());
@@ -207,13 +204,13 @@ impl Shelved {
 /// Keeps an image from going.
 #[derive(Debug)]
 pub(crate) struct ImageHold {
-    shelf: Arc<Shelf>,
+    snapshots: Arc<SnapshotCatalog>,
     image: TemplateId,
 }
 
 impl Drop for ImageHold {
     fn drop(&mut self) {
-        let mut inner = self.shelf.inner.lock();
+        let mut inner = self.snapshots.inner.lock();
         if let Some(count) = inner.held.get_mut(&self.image) {
             *count -= 1;
             if *count == 0 {

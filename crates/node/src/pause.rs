@@ -1,20 +1,20 @@
 //! Pause and resume.
 //!
 //! What is asked for is on record before anything is done, and what was done is undone when a later
-//! step fails. `paused.json` is written before anything rests, and removed when everything runs
+//! step fails. `paused.json` is written before anything is paused, and removed when everything runs
 //! again; the new deadline is written before anything runs. A crash in between leaves the sandbox in
 //! the state that the files tell: adoption freezes what should rest and thaws what should run.
 
 use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{Disk, Error, LogLevel, NodeEvent, Paused, Result};
-use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{OnTimeout, PauseMode, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     LocalNode,
-    admission::{Ask, Holding},
+    admission::{Allocation, Ask},
     entries::{Entries, EntryMut},
     entry::Entry,
     folder::Folder,
@@ -27,9 +27,13 @@ use crate::{
 const EXIT_IS_KNOWN: Duration = Duration::from_millis(200);
 
 impl LocalNode {
-    pub(crate) async fn pause_in_task(self: Arc<Self>, id: SandboxId, keep: Kept) -> Result<()> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
+    pub(crate) async fn pause_in_task(
+        self: Arc<Self>,
+        id: SandboxId,
+        keep: PauseMode,
+    ) -> Result<()> {
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
         let folder = self.change(&id, |entry| {
             // From here on nobody dials it, and its end is no death.
             entry.transition(SandboxState::Paused)?;
@@ -40,24 +44,24 @@ impl LocalNode {
             kept: keep,
             at: UnixMillis::now(),
         };
-        let rested = self.put_to_rest(&id, &folder, paused).await;
+        let paused_before = self.apply_pause(&id, &folder, paused).await;
         let mut entries = self.entries().lock();
         let mut entry = entry_of(&mut entries, &id)?;
         if entry.state() != SandboxState::Paused {
             // Its end began meanwhile, and waits for us.
             return Err(Error::SandboxNotFound(id));
         }
-        match rested {
+        match paused_before {
             Ok(()) => {
                 entry.paused = Some(paused);
-                entry.holding = Holding::at_rest(keep);
+                entry.allocation = Allocation::while_paused(keep);
                 entry.note(LogLevel::Info, format!("paused, {} kept", keep.as_str()));
                 let shown = entry.is_shown();
                 drop(entry);
                 drop(entries);
-                self.door().something_changed();
+                self.admission().something_changed();
                 if shown {
-                    self.tell(NodeEvent::Paused { id });
+                    self.emit(NodeEvent::Paused { id });
                 }
                 Ok(())
             }
@@ -74,7 +78,7 @@ impl LocalNode {
     }
 
     /// On error it runs on, on disk too.
-    async fn put_to_rest(
+    async fn apply_pause(
         self: &Arc<Self>,
         id: &SandboxId,
         folder: &Folder,
@@ -84,52 +88,56 @@ impl LocalNode {
         // ended, with nothing that says so.
         let writing = folder.clone();
         blocking(move || writing.paused(&paused)).await?;
-        let rested = match paused.kept {
-            Kept::Memory => self.runtime().pause(id).await,
-            Kept::Filesystem => self.runtime().stop(id).await,
+        let paused_before = match paused.kept {
+            PauseMode::Memory => self.runtime().pause(id).await,
+            PauseMode::Filesystem => self.runtime().stop(id).await,
         };
-        let Err(error) = rested else { return Ok(()) };
+        let Err(error) = paused_before else {
+            return Ok(());
+        };
         // One that takes its time to die has been killed all the same.
         let killed = matches!(error, Error::Timeout { .. });
-        if paused.kept == Kept::Filesystem && (killed || self.has_exited(id, EXIT_IS_KNOWN).await) {
+        if paused.kept == PauseMode::Filesystem
+            && (killed || self.has_exited(id, EXIT_IS_KNOWN).await)
+        {
             // Its processes are gone, as was asked for, and its files are worth keeping: what could
             // not be cleared away is cleared away before it starts again.
-            tracing::warn!(sandbox = %id, %error, "it is stopped, but something of it is left");
+            tracing::warn!(sandbox_id = %id, %error, "it is stopped, but something of it is left");
             self.change(id, |entry| {
                 entry.unsettled = true;
                 Ok(())
             })?;
-            self.settle_later(id, Unsettled::Running(Kept::Filesystem));
+            self.settle_later(id, Unsettled::Running(PauseMode::Filesystem));
             return Ok(());
         }
         let undoing = folder.clone();
         if let Err(undo) = blocking(move || undoing.resumed()).await {
-            tracing::error!(sandbox = %id, error = %undo, "it runs, but its folder says that it rests; trying again");
+            tracing::error!(sandbox_id = %id, error = %undo, "it runs, but its folder says that it is paused; trying again");
             self.settle_later(id, Unsettled::Record);
         }
         Err(error)
     }
 
     /// Stops a running sandbox in place without writing anything. A restart of the server lets it
-    /// go on: nothing on disk says that it rests.
+    /// go on: nothing on disk says that it is paused.
     pub(crate) async fn hold(self: &Arc<Self>, id: &SandboxId, reason: &str) -> Result<()> {
-        let turn = self.turn(id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(id)?;
+        let _ours = transition_lock.lock().await;
         running(&self.entries().lock(), id)?;
         self.runtime().hold(id).await?;
         let shown = self.change(id, |entry| {
             entry.transition(SandboxState::Paused)?;
             entry.paused = Some(Paused {
-                kept: Kept::Memory,
+                kept: PauseMode::Memory,
                 at: UnixMillis::now(),
             });
-            entry.holding = Holding::at_rest(Kept::Memory);
+            entry.allocation = Allocation::while_paused(PauseMode::Memory);
             entry.leave_alone();
             entry.note(LogLevel::Error, format!("held: {reason}"));
             Ok(entry.is_shown())
         })?;
         if shown {
-            self.tell(NodeEvent::Paused { id: id.clone() });
+            self.emit(NodeEvent::Paused { id: id.clone() });
         }
         Ok(())
     }
@@ -138,16 +146,16 @@ impl LocalNode {
         self: Arc<Self>,
         id: SandboxId,
         deadline: UnixMillis,
-        want: Kept,
-    ) -> Result<Kept> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
-        let resting = {
+        want: PauseMode,
+    ) -> Result<PauseMode> {
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
+        let found = {
             let mut entries = self.entries().lock();
             let entry = entry_of(&mut entries, &id)?;
             match (entry.state(), entry.paused) {
-                (SandboxState::Running, _) => return Ok(Kept::Memory),
-                (SandboxState::Paused, Some(paused)) => Resting {
+                (SandboxState::Running, _) => return Ok(PauseMode::Memory),
+                (SandboxState::Paused, Some(paused)) => PausedSandbox {
                     paused,
                     folder: entry.folder.clone(),
                     spec: Arc::clone(&entry.spec),
@@ -156,14 +164,14 @@ impl LocalNode {
                 (state, _) => return Err(Error::WrongState { id, state }),
             }
         };
-        self.write_lease(&id, &resting.folder, deadline).await?;
-        let restored = match self.wake(&resting, deadline, want).await {
+        self.write_lease(&id, &found.folder, deadline).await?;
+        let restored = match self.wake(&found, deadline, want).await {
             Ok(restored) => restored,
             Err(error) => {
-                // Of no consequence while it rests, but it should tell what was agreed on.
-                let before = resting.spec.deadline;
-                if let Err(undo) = self.write_lease(&id, &resting.folder, before).await {
-                    tracing::warn!(sandbox = %id, error = %undo, "its folder tells another deadline");
+                // Of no consequence while it is paused, but it should tell what was agreed on.
+                let before = found.spec.deadline;
+                if let Err(undo) = self.write_lease(&id, &found.folder, before).await {
+                    tracing::warn!(sandbox_id = %id, error = %undo, "its folder tells another deadline");
                 }
                 return Err(error);
             }
@@ -173,7 +181,7 @@ impl LocalNode {
             entry.transition(SandboxState::Running)?;
             entry.paused = None;
             entry.unsettled = false;
-            entry.holding = Holding::ALL;
+            entry.allocation = Allocation::ALL;
             Arc::make_mut(&mut entry.spec).deadline = deadline;
             entry.deadline.send_replace(deadline);
             entry.note(
@@ -186,36 +194,36 @@ impl LocalNode {
         Ok(restored)
     }
 
-    /// Lets it run, and then says so on disk. On error it rests as before, or is on its way to.
+    /// Lets it run, and then says so on disk. On error it is paused as before, or is on its way to.
     async fn wake(
         self: &Arc<Self>,
-        resting: &Resting,
+        found: &PausedSandbox,
         deadline: UnixMillis,
-        want: Kept,
-    ) -> Result<Kept> {
-        let mut spec = Arc::clone(&resting.spec);
+        want: PauseMode,
+    ) -> Result<PauseMode> {
+        let mut spec = Arc::clone(&found.spec);
         Arc::make_mut(&mut spec).deadline = deadline;
         let id = &spec.id;
-        let in_memory = resting.paused.kept == Kept::Memory && want == Kept::Memory;
+        let in_memory = found.paused.kept == PauseMode::Memory && want == PauseMode::Memory;
         // Of one that was killed while it stood still the files are left.
         let restored = if in_memory && !self.has_exited(id, Duration::ZERO).await {
-            self.thaw(&spec, &resting.ending).await?;
-            Kept::Memory
+            self.thaw(&spec, &found.ending).await?;
+            PauseMode::Memory
         } else {
-            self.start_anew(&spec, resting).await?;
-            Kept::Filesystem
+            self.start_anew(&spec, found).await?;
+            PauseMode::Filesystem
         };
-        let removing = resting.folder.clone();
+        let removing = found.folder.clone();
         if let Err(error) = blocking(move || removing.resumed()).await {
             // It may be gone and not known to be on the disk.
-            let paused = self.change(id, |entry| Ok(entry.paused.unwrap_or(resting.paused)));
+            let paused = self.change(id, |entry| Ok(entry.paused.unwrap_or(found.paused)));
             if let Ok(paused) = paused
-                && let Err(undo) = on_record(&resting.folder, paused).await
+                && let Err(undo) = on_record(&found.folder, paused).await
             {
-                tracing::error!(sandbox = %id, error = %undo, "it rests, but its folder does not say so; trying again");
+                tracing::error!(sandbox_id = %id, error = %undo, "it is paused, but its folder does not say so; trying again");
                 self.settle_later(id, Unsettled::Rest);
             }
-            self.back_to_rest(id, restored).await;
+            self.return_to_pause(id, restored).await;
             return Err(error);
         }
         Ok(restored)
@@ -225,65 +233,68 @@ impl LocalNode {
         timeout(within, self.runtime().wait(id)).await.is_ok()
     }
 
-    /// Lets the processes of one that rests in memory go on.
+    /// Lets the processes of one that is paused in memory go on.
     async fn thaw(self: &Arc<Self>, spec: &SandboxSpec, ending: &CancellationToken) -> Result<()> {
-        let _passed = if self.door().counts_cpu() {
+        let _passed = if self.admission().counts_cpu() {
             Some(self.admit(spec, Ask::Thaw, ending).await?)
         } else {
             None
         };
         let thawed = self.runtime().resume(&spec.id).await;
         if thawed.is_err() {
-            self.back_to_rest(&spec.id, Kept::Memory).await;
+            self.return_to_pause(&spec.id, PauseMode::Memory).await;
         }
         thawed
     }
 
-    /// Starts processes for one that rests, from its files. On error it goes on resting.
-    async fn start_anew(self: &Arc<Self>, spec: &SandboxSpec, resting: &Resting) -> Result<()> {
+    /// Starts processes for one that is paused, from its files. On error it stays paused.
+    async fn start_anew(self: &Arc<Self>, spec: &SandboxSpec, found: &PausedSandbox) -> Result<()> {
         let id = &spec.id;
         let _waiting = self.creates().wait();
-        let permit = self.admit(spec, Ask::Restart, &resting.ending).await?;
-        if let Err(error) = self.clear_away(id, resting).await {
+        let permit = self.admit(spec, Ask::Restart, &found.ending).await?;
+        if let Err(error) = self.clear_away(id, found).await {
             let kept = self.change(id, |entry| Ok(entry.paused.map(|paused| paused.kept)))?;
-            self.let_go(id, Holding::at_rest(kept.unwrap_or(Kept::Filesystem)));
+            self.reallocate(
+                id,
+                Allocation::while_paused(kept.unwrap_or(PauseMode::Filesystem)),
+            );
             return Err(error);
         }
         let started = async {
             let origin = self.origin(spec, Disk::Kept).await?;
-            let started = |running: &_| resting.folder.started(running);
+            let started = |running: &_| found.folder.started(running);
             self.runtime().create(spec, origin, &started).await
         }
         .await;
-        let _set_aside = permit.started();
+        let _capacity = permit.started();
         if let Err(error) = started {
             // Nothing should be left of it, but its disk is not risked on that.
-            self.back_to_rest(id, Kept::Filesystem).await;
+            self.return_to_pause(id, PauseMode::Filesystem).await;
             return Err(error);
         }
         if let Err(error) = self.get_ready(spec).await {
             // Its files are worth more than its start command.
-            self.back_to_rest(id, Kept::Filesystem).await;
+            self.return_to_pause(id, PauseMode::Filesystem).await;
             return Err(error);
         }
         Ok(())
     }
 
     /// Ends what is left of its processes: from here on its files are all there is.
-    async fn clear_away(&self, id: &SandboxId, resting: &Resting) -> Result<()> {
+    async fn clear_away(&self, id: &SandboxId, found: &PausedSandbox) -> Result<()> {
         let unsettled = self.change(id, |entry| Ok(entry.unsettled))?;
-        if resting.paused.kept == Kept::Filesystem && !unsettled {
-            // One that a restart of the machine put to rest has no record of it yet. Without one, a
+        if found.paused.kept == PauseMode::Filesystem && !unsettled {
+            // One that a restart of the machine paused has no record of it yet. Without one, a
             // start that is cut short would look like a death, and its files would go.
-            return on_record(&resting.folder, resting.paused).await;
+            return on_record(&found.folder, found.paused).await;
         }
         let stopped = self.runtime().stop(id).await;
         if stopped.is_err() && !self.has_exited(id, EXIT_IS_KNOWN).await {
             return stopped;
         }
         let paused = Paused {
-            kept: Kept::Filesystem,
-            at: resting.paused.at,
+            kept: PauseMode::Filesystem,
+            at: found.paused.at,
         };
         self.change(id, |entry| {
             entry.paused = Some(paused);
@@ -291,7 +302,7 @@ impl LocalNode {
             Ok(())
         })?;
         // A record that still tells of memory is corrected by whoever finds that it is gone.
-        let writing = resting.folder.clone();
+        let writing = found.folder.clone();
         let written = blocking(move || writing.paused(&paused)).await;
         stopped.and(written)
     }
@@ -329,19 +340,19 @@ impl LocalNode {
         deadline: UnixMillis,
     ) -> Result<()> {
         let lease = self.change(id, |entry| Ok(Arc::clone(&entry.lease)))?;
-        // Somebody who asked before it rested may still write.
+        // Somebody who asked before it was paused may still write.
         let _ours = lease.lock().await;
         let writing = folder.clone();
         blocking(move || writing.lease(deadline)).await
     }
 
-    /// Called by the supervisor when a sandbox's time is over and it asked to rest then.
-    pub(crate) async fn pause_at_deadline(self: &Arc<Self>, id: &SandboxId, keep: Kept) {
+    /// Called by the supervisor when a sandbox's time is over and it asked to be paused then.
+    pub(crate) async fn pause_at_deadline(self: &Arc<Self>, id: &SandboxId, keep: PauseMode) {
         match Arc::clone(self).pause_in_task(id.clone(), keep).await {
             Ok(()) | Err(Error::WrongState { .. } | Error::SandboxNotFound(_)) => {}
             Err(error) => {
                 // Its state must not be lost because a disk is full: it gets more time.
-                tracing::error!(sandbox = %id, %error, "could not pause at the deadline; trying again in a minute");
+                tracing::error!(sandbox_id = %id, %error, "could not pause at the deadline; trying again in a minute");
                 let later = UnixMillis::now().plus(Duration::from_mins(1));
                 if let Some(mut entry) = self.entries().lock().get_mut(id) {
                     Arc::make_mut(&mut entry.spec).deadline = later;
@@ -352,10 +363,12 @@ impl LocalNode {
         }
     }
 
-    pub(crate) fn turn(&self, id: &SandboxId) -> Result<Arc<tokio::sync::Mutex<()>>> {
+    pub(crate) fn transition_lock(&self, id: &SandboxId) -> Result<Arc<tokio::sync::Mutex<()>>> {
         let entries = self.entries().lock();
         match entries.get(id) {
-            Some(entry) if entry.state() != SandboxState::Destroying => Ok(Arc::clone(&entry.turn)),
+            Some(entry) if entry.state() != SandboxState::Destroying => {
+                Ok(Arc::clone(&entry.transition_lock))
+            }
             _ => Err(Error::SandboxNotFound(id.clone())),
         }
     }
@@ -389,18 +402,18 @@ impl LocalNode {
 }
 
 /// A sandbox that somebody wants to wake.
-struct Resting {
+struct PausedSandbox {
     paused: Paused,
     folder: Folder,
     spec: Arc<SandboxSpec>,
     ending: CancellationToken,
 }
 
-/// Makes sure that its folder says that it rests.
+/// Makes sure that its folder says that it is paused.
 pub(crate) async fn on_record(folder: &Folder, paused: Paused) -> Result<()> {
     let folder = folder.clone();
     blocking(move || {
-        if folder.rests() {
+        if folder.is_paused() {
             Ok(())
         } else {
             folder.paused(&paused)

@@ -16,11 +16,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
 use super::{
-    library::{BuildHold, Library},
     log::{LogEnd, LogWriter},
     queue::Queue,
+    templates::{BuildHold, TemplateCatalog},
 };
-use crate::{BuildConfig, Error, Result, shelf::Shelf};
+use crate::{BuildConfig, Error, Result, snapshots::SnapshotCatalog};
 
 /// For a builder to clear away what it made, once it is told to stop.
 const CANCEL_GRACE: Duration = Duration::from_mins(1);
@@ -29,11 +29,11 @@ const MAX_REASON_CHARS: usize = 4000;
 pub(crate) const CANCELLED: &str = "build was cancelled";
 
 #[derive(Debug)]
-pub(crate) struct Workshop {
+pub(crate) struct BuildScheduler {
     pub(crate) config: BuildConfig,
     store: Store,
-    library: Arc<Library>,
-    shelf: Arc<Shelf>,
+    templates: Arc<TemplateCatalog>,
+    snapshots: Arc<SnapshotCatalog>,
     queue: Arc<Queue>,
     running: Mutex<HashMap<String, Running>>,
     tasks: TaskTracker,
@@ -73,13 +73,13 @@ enum Outcome {
     Interrupted,
 }
 
-impl Workshop {
+impl BuildScheduler {
     /// Makes the folder of the logs when it is absent.
     pub(crate) async fn open(
         config: BuildConfig,
         store: &Store,
-        library: &Arc<Library>,
-        shelf: &Arc<Shelf>,
+        templates: &Arc<TemplateCatalog>,
+        snapshots: &Arc<SnapshotCatalog>,
         stop: CancellationToken,
     ) -> Result<Self> {
         let logs = config.logs.clone();
@@ -94,8 +94,8 @@ impl Workshop {
             queue: Arc::new(Queue::new(config.parallel)),
             config,
             store: store.clone(),
-            library: Arc::clone(library),
-            shelf: Arc::clone(shelf),
+            templates: Arc::clone(templates),
+            snapshots: Arc::clone(snapshots),
             running: Mutex::default(),
             tasks: TaskTracker::new(),
             stop,
@@ -119,12 +119,12 @@ impl Workshop {
         let id = job.row.id.clone();
         self.running.lock().insert(id.clone(), running.clone());
         let span = tracing::info_span!("build", template = %job.row.template, build = %id);
-        let workshop = Arc::clone(self);
+        let scheduler = Arc::clone(self);
         let work = async move {
-            let (log, end) = LogWriter::open(workshop.log_file(&id), job.secrets.clone());
+            let (log, end) = LogWriter::open(scheduler.log_file(&id), job.secrets.clone());
             let (template, build) = (job.row.template.clone(), job.row.clone());
-            match workshop.run(job, &running.cancel, &log).await {
-                Outcome::Ended(ended) => workshop.finish(&build, ended, &log, end).await,
+            match scheduler.run(job, &running.cancel, &log).await {
+                Outcome::Ended(ended) => scheduler.finish(&build, ended, &log, end).await,
                 Outcome::Interrupted => {
                     let message = "the server stops: the build goes on when it is back";
                     log.line(LogLevel::Warn, None, message);
@@ -132,7 +132,7 @@ impl Workshop {
                     tracing::info!(%template, "build interrupted");
                 }
             }
-            workshop.running.lock().remove(&id);
+            scheduler.running.lock().remove(&id);
             running.ended.cancel();
         };
         self.tasks.spawn(work.instrument(span));
@@ -204,9 +204,9 @@ impl Workshop {
         log: &Arc<LogWriter>,
     ) -> Outcome {
         // A builder that was told to stop by us must not be taken for one that its user stopped.
-        let told = cancel.child_token();
+        let described = cancel.child_token();
         let lines = Arc::clone(log) as Arc<dyn BuildLog>;
-        let build = self.config.builder.build(request, lines, told.clone());
+        let build = self.config.builder.build(request, lines, described.clone());
         let mut build = pin!(AssertUnwindSafe(build).catch_unwind());
         let (grace, otherwise) = tokio::select! {
             biased;
@@ -215,7 +215,7 @@ impl Workshop {
             () = cancel.cancelled() => (CANCEL_GRACE, Some(cancelled())),
             () = sleep(self.config.max_duration) => (CANCEL_GRACE, Some(timed_out())),
         };
-        told.cancel();
+        described.cancel();
         let ended = timeout(grace, &mut build).await;
         match (ended, otherwise) {
             // It was done at this very moment.
@@ -253,9 +253,9 @@ impl Workshop {
     /// Writes the end of a build, and lets its tags mean it, unless they were moved since it was
     /// asked for.
     pub(crate) async fn record(&self, build: &BuildRow, reason: Option<BuildReason>) {
-        let _writing = self.shelf.writing.lock().await;
+        let _writing = self.snapshots.writing.lock().await;
         let at = UnixMillis::now();
-        let current = self.library.by_id(build.template.as_str());
+        let current = self.templates.by_id(build.template.as_str());
         let tags: Vec<_> = match (&reason, current) {
             (None, Some(built)) => {
                 let moved = |tag: &&String| {
@@ -281,14 +281,14 @@ impl Workshop {
             // The next start runs it again, out of its cache.
             tracing::error!(build = build.id, error = %Chain(&error), "could not record the end of a build");
         }
-        self.library.change(&build.template, &build.id, |row| {
+        self.templates.change(&build.template, &build.id, |row| {
             row.status = reason
                 .as_ref()
                 .map_or(BuildStatus::Ready, |_| BuildStatus::Error);
             row.reason = reason;
             row.finished_at = Some(at);
         });
-        self.library.tag(tags);
+        self.templates.tag(tags);
     }
 }
 

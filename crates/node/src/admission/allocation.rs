@@ -1,19 +1,19 @@
 //! Places, and limits that were promised.
 
-use soulbox_types::{Kept, SandboxId, SandboxSpec, SandboxState};
+use soulbox_types::{PauseMode, SandboxId, SandboxSpec, SandboxState};
 
-use super::{Ask, resource::Lack};
+use super::{Ask, resource::Shortage};
 use crate::{LocalNode, entries::Entries};
 
-/// What a sandbox has from the door on. Kept with its entry.
+/// What a sandbox has from its admission on. Kept with its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Holding {
+pub(crate) struct Allocation {
     /// A place and its memory.
     place: bool,
     cpu: bool,
 }
 
-impl Holding {
+impl Allocation {
     pub(crate) const ALL: Self = Self {
         place: true,
         cpu: true,
@@ -31,9 +31,9 @@ impl Holding {
     }
 
     /// Memory that is kept is used, and so are its network and its processes.
-    pub(crate) fn at_rest(kept: Kept) -> Self {
+    pub(crate) fn while_paused(kept: PauseMode) -> Self {
         Self {
-            place: kept == Kept::Memory,
+            place: kept == PauseMode::Memory,
             cpu: false,
         }
     }
@@ -41,9 +41,9 @@ impl Holding {
 
 impl LocalNode {
     /// Checks and takes in one step. A sandbox that is not here (any more) takes nothing.
-    pub(super) fn take_hold(&self, spec: &SandboxSpec, ask: Ask) -> Result<(), Lack> {
+    pub(super) fn allocate(&self, spec: &SandboxSpec, ask: Ask) -> Result<(), Shortage> {
         let mut entries = self.entries().lock();
-        let Some(held) = entries.get(&spec.id).map(|entry| entry.holding) else {
+        let Some(held) = entries.get(&spec.id).map(|entry| entry.allocation) else {
             return Ok(());
         };
         if !held.place {
@@ -54,7 +54,7 @@ impl LocalNode {
             if entries.len() + kept_free > most {
                 let used = places(&entries);
                 if used + kept_free >= most {
-                    return Err(Lack::places(used, most));
+                    return Err(Shortage::places(used, most));
                 }
             }
         }
@@ -65,38 +65,38 @@ impl LocalNode {
             self.check_cpu_promise(&entries, spec)?;
         }
         if let Some(mut entry) = entries.get_mut(&spec.id) {
-            entry.holding = Holding::ALL;
+            entry.allocation = Allocation::ALL;
         }
         Ok(())
     }
 
     /// Whether its limit may be promised to a sandbox, whatever it was promised before.
-    fn check_memory_promise(&self, entries: &Entries, spec: &SandboxSpec) -> Result<(), Lack> {
-        let Some(most) = self.door().config.overcommit.memory_bytes else {
+    fn check_memory_promise(&self, entries: &Entries, spec: &SandboxSpec) -> Result<(), Shortage> {
+        let Some(most) = self.admission().config.overcommit.memory_bytes else {
             return Ok(());
         };
         let others = entries.values().filter(|entry| *entry.id() != spec.id);
         let promised = others
-            .filter(|entry| entry.holding.place)
+            .filter(|entry| entry.allocation.place)
             .map(|entry| entry.spec.limits.memory_bytes())
             .sum();
         if spec.limits.memory_bytes().saturating_add(promised) > most {
-            return Err(Lack::promised_memory(&spec.limits, promised, most));
+            return Err(Shortage::promised_memory(&spec.limits, promised, most));
         }
         Ok(())
     }
 
-    fn check_cpu_promise(&self, entries: &Entries, spec: &SandboxSpec) -> Result<(), Lack> {
-        let Some(most) = self.door().config.overcommit.cpu_millis else {
+    fn check_cpu_promise(&self, entries: &Entries, spec: &SandboxSpec) -> Result<(), Shortage> {
+        let Some(most) = self.admission().config.overcommit.cpu_millis else {
             return Ok(());
         };
         let others = entries.values().filter(|entry| *entry.id() != spec.id);
         let promised = others
-            .filter(|entry| entry.holding.cpu)
+            .filter(|entry| entry.allocation.cpu)
             .map(|entry| u64::from(entry.spec.limits.cpu_millis))
             .sum();
         if u64::from(spec.limits.cpu_millis).saturating_add(promised) > most {
-            return Err(Lack::promised_cpu(&spec.limits, promised, most));
+            return Err(Shortage::promised_cpu(&spec.limits, promised, most));
         }
         Ok(())
     }
@@ -118,14 +118,17 @@ impl LocalNode {
     }
 
     /// What it does not hold any more may be what others wait for.
-    pub(crate) fn let_go(&self, id: &SandboxId, holding: Holding) {
+    pub(crate) fn reallocate(&self, id: &SandboxId, allocation: Allocation) {
         if let Some(mut entry) = self.entries().lock().get_mut(id) {
-            entry.holding = holding;
+            entry.allocation = allocation;
         }
-        self.door().something_changed();
+        self.admission().something_changed();
     }
 }
 
 fn places(entries: &Entries) -> usize {
-    entries.values().filter(|entry| entry.holding.place).count()
+    entries
+        .values()
+        .filter(|entry| entry.allocation.place)
+        .count()
 }

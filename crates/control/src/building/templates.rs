@@ -57,11 +57,11 @@ struct Inner {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Library {
+pub(crate) struct TemplateCatalog {
     inner: Mutex<Inner>,
 }
 
-impl Library {
+impl TemplateCatalog {
     /// What the store remembers. A build whose description is missing cannot be used, but is not
     /// forgotten: the disk may be back tomorrow.
     pub(crate) async fn load(store: &Store, builds: Option<&BuildConfig>) -> Result<Self> {
@@ -233,7 +233,7 @@ impl Library {
         built.usable(build)?;
         *inner.held.entry(build.to_owned()).or_default() += 1;
         Some(BuildHold {
-            library: Arc::clone(self),
+            templates: Arc::clone(self),
             build: build.to_owned(),
         })
     }
@@ -288,13 +288,13 @@ impl Inner {
 /// Keeps a build from going.
 #[derive(Debug)]
 pub(crate) struct BuildHold {
-    library: Arc<Library>,
+    templates: Arc<TemplateCatalog>,
     build: String,
 }
 
 impl Drop for BuildHold {
     fn drop(&mut self) {
-        let mut inner = self.library.inner.lock();
+        let mut inner = self.templates.inner.lock();
         if let Some(count) = inner.held.get_mut(&self.build) {
             *count -= 1;
             if *count == 0 {

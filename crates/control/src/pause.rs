@@ -1,4 +1,4 @@
-//! Putting a sandbox to rest and waking it.
+//! Pausing a sandbox and resuming it.
 //!
 //! Both hold the sandbox's gate: of many who wake one sandbox the first does it, and the others
 //! find it running.
@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use soulbox_runtime::{Error as NodeError, NotWoken, SandboxStatus, Waker};
-use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{OnTimeout, PauseMode, SandboxId, SandboxState, UnixMillis};
 use tokio::time::timeout;
 use tracing::Instrument;
 
@@ -31,7 +31,7 @@ const ATTEMPTS: u32 = 3;
 pub struct Connected {
     pub access: Access,
     /// What came back of a paused sandbox; `None` when it was running.
-    pub restored: Option<Kept>,
+    pub restored: Option<PauseMode>,
 }
 
 /// Whom a sandbox that runs already suits.
@@ -45,7 +45,7 @@ enum Running {
 #[derive(Debug, Clone, Copy)]
 struct Wake {
     life: Duration,
-    want: Kept,
+    want: PauseMode,
     running: Running,
 }
 
@@ -56,7 +56,7 @@ impl Control {
         self: &Arc<Self>,
         tenant: &Tenant,
         id: &SandboxId,
-        keep: Kept,
+        keep: PauseMode,
         only_healthy: bool,
     ) -> Result<()> {
         let (control, tenant, id) = (Arc::clone(self), tenant.clone(), id.clone());
@@ -71,12 +71,12 @@ impl Control {
             }
             match timeout(PAUSE_LIMIT, control.node.pause(&id, keep)).await {
                 Ok(Ok(())) => {
-                    control.registry.rested(&id);
+                    control.registry.paused_at(&id);
                     control.note_paused(&id);
                     tracing::info!(kept = keep.as_str(), "sandbox paused");
                     Ok(())
                 }
-                Ok(Err(error)) => Err(control.resting_error(&tenant, &id, error).await),
+                Ok(Err(error)) => Err(control.pause_error(&tenant, &id, error).await),
                 Err(_) => Err(Error::Timeout {
                     what: "pausing the sandbox",
                     limit: PAUSE_LIMIT,
@@ -87,13 +87,13 @@ impl Control {
     }
 
     /// Gives a running sandbox at least `seconds` more, and wakes a paused one for so long.
-    /// [`Kept::Filesystem`]: one that is woken starts anew from its files.
+    /// [`PauseMode::Filesystem`]: one that is woken starts anew from its files.
     pub async fn connect(
         self: &Arc<Self>,
         tenant: &Tenant,
         id: &SandboxId,
         seconds: i64,
-        want: Kept,
+        want: PauseMode,
     ) -> Result<Connected> {
         // The length is checked before the existence, as E2B does.
         let life = extension(seconds, self.config.max_timeout)?;
@@ -116,7 +116,7 @@ impl Control {
         tenant: &Tenant,
         id: &SandboxId,
         seconds: i64,
-        want: Kept,
+        want: PauseMode,
     ) -> Result<Connected> {
         let life = lifetime(seconds, self.config.max_timeout)?;
         let running = Running::Refuse;
@@ -149,7 +149,7 @@ impl Control {
                     Lookup::Paused(status) => control.wake_held(&tenant, &status, wake).await,
                 };
                 match connected {
-                    // Its deadline put it to rest, or traffic woke it, just now.
+                    // Its deadline paused it, or traffic woke it, just now.
                     Err(Error::SandboxPaused { .. }) => {}
                     Err(Error::AlreadyRunning { .. })
                         if matches!(wake.running, Running::Extend) => {}
@@ -185,8 +185,8 @@ impl Control {
             self.pause_overdue(tenant, status).await?;
         }
         let limit = self.config.max_sandboxes_per_tenant;
-        let rests = |id: &SandboxId| self.node.paused(id).is_some();
-        if !self.registry.begin_wake(id, &tenant.id, limit, rests) {
+        let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
+        if !self.registry.begin_wake(id, &tenant.id, limit, is_paused) {
             return Err(Error::TooManySandboxes(limit));
         }
         let deadline = UnixMillis::now().plus(wake.life);
@@ -194,7 +194,7 @@ impl Control {
         self.registry.end_wake(id);
         let restored = match woken {
             Ok(Ok(restored)) => restored,
-            Ok(Err(error)) => return Err(self.resting_error(tenant, id, error).await),
+            Ok(Err(error)) => return Err(self.pause_error(tenant, id, error).await),
             Err(_) => {
                 return Err(Error::Timeout {
                     what: "waking the sandbox",
@@ -239,11 +239,11 @@ impl Control {
             return Ok(());
         }
         let limit = self.config.max_sandboxes_per_tenant;
-        let rests = |id: &SandboxId| self.node.paused(id).is_some();
-        if !self.registry.begin_wake(id, tenant, limit, rests) {
+        let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
+        if !self.registry.begin_wake(id, tenant, limit, is_paused) {
             return Err(NotWoken::TooMany(limit));
         }
-        let woken = self.node.resume(id, deadline, Kept::Memory).await;
+        let woken = self.node.resume(id, deadline, PauseMode::Memory).await;
         self.registry.end_wake(id);
         woken?;
         self.note_resumed(id);
@@ -258,7 +258,7 @@ impl Control {
         let id = &status.spec.id;
         match timeout(PAUSE_LIMIT, self.node.pause(id, keep)).await {
             Ok(Ok(()) | Err(NodeError::WrongState { .. })) => Ok(()),
-            Ok(Err(error)) => Err(self.resting_error(tenant, id, error).await),
+            Ok(Err(error)) => Err(self.pause_error(tenant, id, error).await),
             Err(_) => Err(Error::Timeout {
                 what: "pausing the sandbox",
                 limit: PAUSE_LIMIT,
@@ -266,7 +266,7 @@ impl Control {
         }
     }
 
-    async fn resting_error(&self, tenant: &Tenant, id: &SandboxId, error: NodeError) -> Error {
+    async fn pause_error(&self, tenant: &Tenant, id: &SandboxId, error: NodeError) -> Error {
         match error {
             NodeError::SandboxNotFound(_) => self.not_found(tenant, id).await,
             NodeError::WrongState {
@@ -286,15 +286,15 @@ impl Control {
 impl Control {
     /// For the proxy.
     pub fn waker(self: &Arc<Self>) -> Arc<dyn Waker> {
-        Arc::new(ForTraffic(Arc::clone(self)))
+        Arc::new(TrafficWaker(Arc::clone(self)))
     }
 }
 
 #[derive(Debug)]
-struct ForTraffic(Arc<Control>);
+struct TrafficWaker(Arc<Control>);
 
 #[async_trait]
-impl Waker for ForTraffic {
+impl Waker for TrafficWaker {
     async fn wake(&self, id: &SandboxId, deadline: UnixMillis) -> Result<(), NotWoken> {
         let (control, id) = (Arc::clone(&self.0), id.clone());
         // To its end, although the request may go away: a place that was taken is given back.

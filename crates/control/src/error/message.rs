@@ -41,7 +41,7 @@ impl Error {
             Self::Internal(_) => fault(),
 
             Self::SandboxNotFound { id, end } => {
-                let end = told(end.as_ref());
+                let end = described(end.as_ref());
                 let message =
                     format!("Sandbox \"{id}\" doesn't exist or you don't have access to it{end}");
                 Problem::new(Code::SandboxNotFound, message)
