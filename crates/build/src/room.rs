@@ -7,7 +7,7 @@ use soulbox_runtime::{AddedLayer, Error as NodeError};
 use soulbox_template::Template;
 use soulbox_types::{
     Chain, EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
-    UnixMillis,
+    Tier, UnixMillis,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -252,6 +252,7 @@ fn spec(job: &Job, template: &Template) -> Result<SandboxSpec> {
     Ok(SandboxSpec {
         id,
         tenant: job.request.tenant.clone(),
+        tier: Tier::default(),
         template: template.id.clone(),
         build: Some(template.build_id.clone()),
         purpose: Purpose::Build,

@@ -109,6 +109,12 @@ impl Control {
         let now = UnixMillis::now();
         let spec = SandboxSpec {
             tenant: tenant.id.clone(),
+            // The server's comes last; the node refuses one that it does not have.
+            tier: request
+                .tier
+                .or(origin.tier)
+                .or(tenant.tier)
+                .unwrap_or(self.config.default_tier),
             template: origin.template,
             build: origin.build,
             purpose: Purpose::User,
@@ -181,7 +187,8 @@ impl Control {
             return Ok(None);
         }
         let pool_key = PoolKey::of(spec);
-        let reservation = self.node.reserve(ReserveRequest { pool_key }).await?;
+        let tier = spec.tier;
+        let reservation = self.node.reserve(ReserveRequest { tier, pool_key }).await?;
         let id = reservation.id();
         let renew = |token: &mut Option<Secret>, new: Secret| {
             if token.is_some() {

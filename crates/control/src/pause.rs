@@ -71,7 +71,7 @@ impl Control {
             }
             match timeout(PAUSE_LIMIT, control.node.pause(&id, keep)).await {
                 Ok(Ok(())) => {
-                    control.registry.paused_at(&id);
+                    control.registry.set_paused(&id);
                     control.note_paused(&id);
                     tracing::info!(kept = keep.as_str(), "sandbox paused");
                     Ok(())

@@ -104,7 +104,7 @@ impl Registry {
     }
 
     /// It is paused: a new life begins when it wakes, not earlier than now.
-    pub(crate) fn paused_at(&self, id: &SandboxId) {
+    pub(crate) fn set_paused(&self, id: &SandboxId) {
         if let Some(live) = self.inner.lock().live.get_mut(id) {
             live.paused_at = Some(UnixMillis::now());
         }

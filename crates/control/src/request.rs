@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use soulbox_types::{
-    INSTANCE_TYPES, Lifecycle, Limits, NetworkPolicy, OnTimeout, PauseMode,
+    INSTANCE_TYPES, Lifecycle, Limits, NetworkPolicy, OnTimeout, PauseMode, Tier,
     limits::{MAX_CPUS, MAX_DISK_MIB, MAX_MEMORY_MIB, MIN_DISK_MIB, MIN_MEMORY_MIB},
 };
 
@@ -18,6 +18,8 @@ const MAX_MAP_ENTRIES: usize = 1024;
 pub struct CreateRequest {
     /// An id or a name.
     pub template: String,
+    /// `None`: the template's, the tenant's or the server's.
+    pub tier: Option<Tier>,
     /// Seconds, as the client wrote them.
     pub timeout: i64,
     pub metadata: BTreeMap<String, String>,

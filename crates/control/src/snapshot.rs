@@ -181,6 +181,7 @@ impl Control {
             base: taken.template,
             base_build: taken.build,
             limits: taken.limits,
+            tier: Some(taken.tier),
             created_at: taken.created_at,
         };
         let tag = SnapshotTagRow {

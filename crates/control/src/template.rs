@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use soulbox_store::{BuildReason, BuildRow, BuildStatus};
-use soulbox_types::{Limits, TemplateId, UnixMillis};
+use soulbox_types::{Limits, TemplateId, Tier, UnixMillis};
 use uuid::Uuid;
 
 use crate::{
@@ -88,6 +88,7 @@ pub(crate) struct Origin {
     pub(crate) build: Option<String>,
     pub(crate) alias: Option<String>,
     pub(crate) limits: Limits,
+    pub(crate) tier: Option<Tier>,
     pub(crate) image: Option<TemplateId>,
     pub(crate) image_hold: Option<ImageHold>,
     pub(crate) build_hold: Option<BuildHold>,
@@ -280,6 +281,7 @@ impl Control {
                     template: info.id,
                     build: None,
                     limits: info.limits,
+                    tier: None,
                     image: None,
                     image_hold: None,
                     build_hold: None,
@@ -300,6 +302,7 @@ impl Control {
                     build: build.base_build.clone(),
                     alias: entry.row.name.clone(),
                     limits: build.limits,
+                    tier: build.tier,
                     image: Some(build.image.clone()),
                     image_hold: Some(self.snapshots.hold(&build.image)),
                     // The snapshot itself keeps it.
@@ -316,6 +319,7 @@ impl Control {
             build: Some(build.id.clone()),
             alias: built.row.name.clone(),
             limits: build.limits,
+            tier: build.tier,
             image: None,
             image_hold: None,
             build_hold: Some(self.templates.hold(&built.row.id, &build.id)?),

@@ -197,7 +197,7 @@ impl Seen {
 }
 
 fn usable(status: SandboxStatus, now: UnixMillis) -> Lookup {
-    match Seen::of(Visited::new(&status.spec, status.state, status.tier), now) {
+    match Seen::of(Visited::new(&status.spec, status.state), now) {
         Seen::Running => Lookup::Running(Box::new(status)),
         Seen::Paused => Lookup::Paused(Box::new(status)),
         Seen::Ending => Lookup::Ending,

@@ -61,6 +61,7 @@ async fn world_with(change: impl FnOnce(&mut BuildConfig)) -> World {
     let config = ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 10,
         templates: vec![TemplateInfo {

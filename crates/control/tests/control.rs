@@ -43,6 +43,7 @@ fn config() -> ControlConfig {
     ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: DAY,
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 3,
         templates: vec![TemplateInfo {
@@ -150,6 +151,7 @@ impl World {
 fn request() -> CreateRequest {
     CreateRequest {
         template: "base".into(),
+        tier: None,
         timeout: 300,
         metadata: BTreeMap::new(),
         env: BTreeMap::new(),
@@ -939,6 +941,7 @@ fn stray(tenant: TenantId) -> SandboxSpec {
     SandboxSpec {
         id: SandboxId::random(),
         tenant,
+        tier: soulbox_types::Tier::default(),
         template: "basebasebasebasebase".parse().unwrap(),
         build: None,
         purpose: soulbox_types::Purpose::User,

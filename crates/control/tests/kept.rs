@@ -38,6 +38,7 @@ fn config(volumes: Option<Arc<Volumes>>) -> ControlConfig {
     ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 30,
         templates: vec![TemplateInfo {

@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::blocking::blocking;
+use soulbox_machine::blocking;
 
 /// A disk of some gigabytes on a busy machine.
 const LIMIT: Duration = Duration::from_mins(15);

@@ -15,7 +15,8 @@ use std::{
 
 use soulbox_runtime::{Adopted, End, Error, LogLevel, Paused, Result, Running};
 use soulbox_types::{
-    EndReason, OnTimeout, PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, UnixMillis,
+    EndReason, OnTimeout, PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, Tier,
+    UnixMillis,
 };
 use tokio::task::JoinSet;
 
@@ -51,7 +52,10 @@ pub(crate) async fn adopt_all(node: &Arc<LocalNode>) -> Result<()> {
     }
     let mut keep: Vec<SandboxId> = node.ids();
     keep.extend(node.quarantine().left_alone());
-    node.runtime().reclaim(&keep).await
+    for runtime in node.runtimes().all() {
+        runtime.reclaim(&keep).await?;
+    }
+    Ok(())
 }
 
 /// One that was left alone, once more. On error it stays so.
@@ -363,12 +367,12 @@ fn booted_at() -> Option<SystemTime> {
 
 /// The sandbox as its folder says that it should be, if enough is left of it.
 async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Result<Entry, Gone>> {
-    let (runtime, id) = (node.runtime(), &found.spec.id);
+    let (runtime, id) = (node.runtime(found.spec.tier)?, &found.spec.id);
     let adopted = match &found.running {
         Some(running) => runtime.adopt(&found.spec, running).await?,
         None => Adopted::Gone,
     };
-    let entry = |state| Entry::new(found.spec.clone(), state, runtime.tier(), folder.clone());
+    let entry = |state| Entry::new(found.spec.clone(), state, folder.clone());
     let Some(mut paused) = found.paused else {
         if adopted == Adopted::Rebooted && folder.has_disk()? {
             return Ok(paused_after_reboot(found, entry(SandboxState::Paused)));
@@ -463,7 +467,7 @@ async fn carry_out(node: &Arc<LocalNode>, decided: Decided) {
         Verdict::Adopt(entry) => insert(node, *entry, &folder),
         Verdict::Finish(found, end) => finish_off(node, &found, &folder, &end).await,
         Verdict::Remove(running) => {
-            let destroyed = node.runtime().destroy(&id, running.as_ref()).await;
+            let destroyed = destroy(node, &id, None, running.as_ref()).await;
             report(&id, destroyed.and_then(|()| folder.remove()));
         }
         Verdict::PutAside(fault, running) => {
@@ -521,7 +525,11 @@ async fn put_aside(
     fault: Fault,
     running: Option<&Running>,
 ) {
-    let put_away = node.runtime().put_away(id, running).await;
+    let put_away = async {
+        let runtime = node.runtime(tier_of(fault.spec.as_ref(), running))?;
+        runtime.put_away(id, running).await
+    };
+    let put_away = put_away.await;
     let (moving, of, place) = (Arc::clone(node), id.clone(), folder.clone());
     let moved = match put_away {
         Ok(()) => {
@@ -555,11 +563,30 @@ async fn finish_off(node: &LocalNode, found: &Found, folder: &Folder, end: &End)
     if let Err(error) = folder.ended(end) {
         tracing::warn!(sandbox_id = %id, %error, "could not mark the end of a sandbox");
     }
-    let destroyed = node.runtime().destroy(id, found.running.as_ref()).await;
+    let destroyed = destroy(node, id, Some(&found.spec), found.running.as_ref()).await;
     report(
         id,
         destroyed.and_then(|()| folder.remove_into(node.ends(), end)),
     );
+}
+
+async fn destroy(
+    node: &LocalNode,
+    id: &SandboxId,
+    spec: Option<&SandboxSpec>,
+    running: Option<&Running>,
+) -> Result<()> {
+    node.runtime(tier_of(spec, running))?
+        .destroy(id, running)
+        .await
+}
+
+/// What runs says best of what it is.
+fn tier_of(spec: Option<&SandboxSpec>, running: Option<&Running>) -> Tier {
+    let of_running = running.map(|running| running.tier);
+    of_running
+        .or_else(|| spec.map(|spec| spec.tier))
+        .unwrap_or_default()
 }
 
 fn report(id: &SandboxId, removed: Result<()>) {

@@ -36,12 +36,13 @@ impl LocalNode {
         self.check_disk()?;
         let image = self.snapshots_of().begin(&snapshot)?;
         let taken = async {
-            self.runtime().capture(&id, &image).await?;
+            self.runtime_of(&id)?.capture(&id, &image).await?;
             let whole = Snapshot {
                 id: snapshot.clone(),
                 source: id.clone(),
                 template: spec.template.clone(),
                 build: spec.build.clone(),
+                tier: spec.tier,
                 parents,
                 limits: spec.limits,
                 created_at: UnixMillis::now(),

@@ -146,7 +146,7 @@ impl LocalNode {
         }
         tracing::warn!(sandbox_id = %id, "pausing it: {reason}");
         match Arc::clone(self)
-            .pause_in_task(id.clone(), Kept::Memory)
+            .pause_in_task(id.clone(), PauseMode::Memory)
             .await
         {
             Ok(()) => {

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use soulbox_runtime::{End, LogEntry, LogLevel, MetricSample, Paused, Result, SandboxStatus};
-use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,6 @@ pub(crate) struct Entry {
     pub(crate) paused: Option<Paused>,
     /// What it has of the machine.
     pub(crate) allocation: Allocation,
-    tier: Tier,
     /// One change of state at a time: pause, resume and the end wait for each other.
     pub(crate) transition_lock: Arc<tokio::sync::Mutex<()>>,
     /// One change of the deadline at a time, on disk and in memory.
@@ -48,7 +47,6 @@ impl Entry {
     pub(crate) fn new(
         spec: impl Into<Arc<SandboxSpec>>,
         state: SandboxState,
-        tier: Tier,
         folder: Folder,
     ) -> Self {
         let spec = spec.into();
@@ -66,7 +64,6 @@ impl Entry {
             lease: Arc::default(),
             unsettled: false,
             supervisor: None,
-            tier,
             deadline,
             made,
             ending: CancellationToken::new(),
@@ -106,12 +103,7 @@ impl Entry {
         SandboxStatus {
             spec: Arc::clone(&self.spec),
             state: self.state,
-            tier: self.tier,
         }
-    }
-
-    pub(crate) fn tier(&self) -> Tier {
-        self.tier
     }
 
     /// Ends the supervisor: what happens to the sandbox next is planned.

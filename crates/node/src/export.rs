@@ -31,7 +31,7 @@ impl LocalNode {
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             if entry.spec.snapshot.is_some() {
                 return Err(Error::Unsupported {
-                    tier: self.runtime().tier(),
+                    tier: entry.spec.tier,
                     what: "a layer of what stands on a snapshot",
                 });
             }
@@ -39,7 +39,7 @@ impl LocalNode {
             entry.transition(SandboxState::Paused)?;
             entry.leave_alone();
         }
-        let runtime = self.runtime();
+        let runtime = self.runtime_of(&id)?;
         tokio::select! {
             biased;
             // Gone away from, it leaves nothing.

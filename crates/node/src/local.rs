@@ -14,9 +14,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use soulbox_runtime::{Error, NodeEvent, Result, Runtime};
+use soulbox_runtime::{Error, NodeEvent, Result, Runtime, Runtimes};
 use soulbox_template::Templates;
-use soulbox_types::{SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{SandboxId, SandboxState, Tier, UnixMillis};
 use tokio::sync::broadcast;
 
 use crate::{
@@ -70,7 +70,7 @@ impl NodeConfig {
 #[derive(Debug)]
 pub struct LocalNode {
     config: NodeConfig,
-    runtime: Arc<dyn Runtime>,
+    runtimes: Runtimes,
     snapshots: Snapshots,
     ends: Ends,
     quarantine: Quarantine,
@@ -86,7 +86,8 @@ pub struct LocalNode {
 
 impl LocalNode {
     /// Adopts what an earlier run left, then serves.
-    pub async fn open(config: NodeConfig, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>> {
+    pub async fn open(config: NodeConfig, runtimes: impl Into<Runtimes>) -> Result<Arc<Self>> {
+        let runtimes = runtimes.into();
         soulbox_durable::make_folder(&config.sandboxes_dir, 0o700)
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
@@ -100,7 +101,7 @@ impl LocalNode {
             pool,
             admission,
             creates: Creates::default(),
-            runtime,
+            runtimes,
             snapshots,
             ends,
             quarantine,
@@ -129,8 +130,18 @@ impl LocalNode {
         Weak::clone(&self.me)
     }
 
-    pub(crate) fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::clone(&self.runtime)
+    pub(crate) fn runtimes(&self) -> &Runtimes {
+        &self.runtimes
+    }
+
+    pub(crate) fn runtime(&self, tier: Tier) -> Result<Arc<dyn Runtime>> {
+        self.runtimes.get(tier).cloned()
+    }
+
+    /// That of a sandbox that is here.
+    pub(crate) fn runtime_of(&self, id: &SandboxId) -> Result<Arc<dyn Runtime>> {
+        let tier = self.entries.lock().get(id).map(|entry| entry.spec.tier);
+        self.runtime(tier.ok_or_else(|| Error::SandboxNotFound(id.clone()))?)
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
@@ -223,7 +234,8 @@ impl LocalNode {
     }
 
     pub(crate) async fn sample(&self, id: &SandboxId) {
-        match self.runtime.stats(id).await {
+        let stats = async { self.runtime_of(id)?.stats(id).await };
+        match stats.await {
             Ok(stats) => {
                 if let Some(mut entry) = self.entries.lock().get_mut(id) {
                     entry.history.add(UnixMillis::now(), stats);

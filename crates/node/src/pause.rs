@@ -84,13 +84,14 @@ impl LocalNode {
         folder: &Folder,
         paused: Paused,
     ) -> Result<()> {
+        let runtime = self.runtime_of(id)?;
         // On record first: were it the other way round, a full disk could leave it frozen, or
         // ended, with nothing that says so.
         let writing = folder.clone();
         blocking(move || writing.paused(&paused)).await?;
         let paused_before = match paused.kept {
-            PauseMode::Memory => self.runtime().pause(id).await,
-            PauseMode::Filesystem => self.runtime().stop(id).await,
+            PauseMode::Memory => runtime.pause(id).await,
+            PauseMode::Filesystem => runtime.stop(id).await,
         };
         let Err(error) = paused_before else {
             return Ok(());
@@ -124,7 +125,7 @@ impl LocalNode {
         let transition_lock = self.transition_lock(id)?;
         let _ours = transition_lock.lock().await;
         running(&self.entries().lock(), id)?;
-        self.runtime().hold(id).await?;
+        self.runtime_of(id)?.hold(id).await?;
         let shown = self.change(id, |entry| {
             entry.transition(SandboxState::Paused)?;
             entry.paused = Some(Paused {
@@ -230,7 +231,10 @@ impl LocalNode {
     }
 
     async fn has_exited(&self, id: &SandboxId, within: Duration) -> bool {
-        timeout(within, self.runtime().wait(id)).await.is_ok()
+        let Ok(runtime) = self.runtime_of(id) else {
+            return false;
+        };
+        timeout(within, runtime.wait(id)).await.is_ok()
     }
 
     /// Lets the processes of one that is paused in memory go on.
@@ -240,7 +244,7 @@ impl LocalNode {
         } else {
             None
         };
-        let thawed = self.runtime().resume(&spec.id).await;
+        let thawed = self.runtime(spec.tier)?.resume(&spec.id).await;
         if thawed.is_err() {
             self.return_to_pause(&spec.id, PauseMode::Memory).await;
         }
@@ -261,9 +265,8 @@ impl LocalNode {
             return Err(error);
         }
         let started = async {
-            let origin = self.origin(spec, Disk::Kept).await?;
             let started = |running: &_| found.folder.started(running);
-            self.runtime().create(spec, origin, &started).await
+            self.start_processes(spec, Disk::Kept, &started).await
         }
         .await;
         let _capacity = permit.started();
@@ -288,7 +291,7 @@ impl LocalNode {
             // start that is cut short would look like a death, and its files would go.
             return on_record(&found.folder, found.paused).await;
         }
-        let stopped = self.runtime().stop(id).await;
+        let stopped = self.runtime_of(id)?.stop(id).await;
         if stopped.is_err() && !self.has_exited(id, EXIT_IS_KNOWN).await {
             return stopped;
         }

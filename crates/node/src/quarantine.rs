@@ -294,8 +294,7 @@ impl LocalNode {
             Ok(())
         })
         .await?;
-        let tier = self.runtime().tier();
-        let mut entry = Entry::new(spec, SandboxState::Paused, tier, new);
+        let mut entry = Entry::new(spec, SandboxState::Paused, new);
         entry.paused = Some(paused);
         entry.allocation = Allocation::while_paused(PauseMode::Filesystem);
         entry.note(LogLevel::Warn, format!("recovered: {}", broken.reason));

@@ -60,7 +60,7 @@ impl LocalNode {
                 .ending
                 .clone()
         };
-        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
+        let dial = RuntimeDial::new(self.runtime(spec.tier)?, spec.id.clone());
         let guest = Guest::new(Arc::new(dial), spec);
         let limit = match spec.purpose {
             Purpose::Warm => self.ready_limit() * PATIENCE,

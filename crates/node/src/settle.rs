@@ -89,7 +89,7 @@ impl LocalNode {
     }
 
     async fn pause_again(&self, id: &SandboxId, woken: PauseMode) -> Result<()> {
-        let runtime = self.runtime();
+        let runtime = self.runtime_of(id)?;
         match woken {
             PauseMode::Filesystem => runtime.stop(id).await,
             PauseMode::Memory => match runtime.pause(id).await {

@@ -139,7 +139,7 @@ async fn what_does_not_fit_waits_and_is_then_refused_with_resource_and_amounts()
     assert_eq!(
         what,
         "memory: a sandbox needs about 24 MiB, but 980 of 1000 MiB of the machine are in use and \
-         0 MiB are set reserved for sandboxes that are being started"
+         0 MiB are set aside for sandboxes that are being started"
     );
     assert_eq!(world.refused(Resource::Memory), 1);
     assert!(world.node.list().is_empty() && world.folders() == 0);
@@ -233,7 +233,7 @@ async fn what_creates_under_way_will_need_is_kept_for_them() {
     let under_way = [world.create(spec(LONG)), world.create(spec(LONG))];
     world.starting(2).await;
     let what = why(world.node.create(spec(LONG)).await);
-    assert!(what.contains("48 MiB are set reserved"), "{what}");
+    assert!(what.contains("48 MiB are set aside"), "{what}");
     world.open(&gate);
     for create in under_way {
         create.await.unwrap().unwrap();

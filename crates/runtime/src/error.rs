@@ -1,11 +1,14 @@
-use std::{io, time::Duration};
+use std::{borrow::Cow, io, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use soulbox_types::{SandboxId, SandboxState, TemplateId, Tier};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a node or runtime could not do what was asked. Callers branch on the variant.
-#[derive(Debug, thiserror::Error)]
+/// Why a node or runtime could not do what was asked. Callers branch on the variant. It can be sent
+/// from a node elsewhere: of an [`io::Error`] arrive its number and its text.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Error {
     #[error("sandbox {0} is not here")]
     SandboxNotFound(SandboxId),
@@ -27,10 +30,19 @@ pub enum Error {
     /// However long it waits: retrying is of no use.
     #[error("it can never fit here: {what}")]
     TooLarge { what: String },
-    #[error("{what} is not supported by the {tier:?} tier")]
-    Unsupported { tier: Tier, what: &'static str },
+    #[error("{what} is not supported by the {tier} tier")]
+    Unsupported {
+        tier: Tier,
+        what: Cow<'static, str>,
+    },
+    /// No weaker one takes its place.
+    #[error("the {tier} tier is not available on this server: {reason}")]
+    TierUnavailable { tier: Tier, reason: String },
     #[error("{what} took longer than {} ms", limit.as_millis())]
-    Timeout { what: &'static str, limit: Duration },
+    Timeout {
+        what: Cow<'static, str>,
+        limit: Duration,
+    },
     /// The sandbox could not be set up; `step` says at which of the steps in `docs/jail.md`.
     #[error("could not start the sandbox at step {step}: {message}")]
     Start { step: String, message: String },
@@ -38,6 +50,7 @@ pub enum Error {
     Io {
         what: String,
         #[source]
+        #[serde(with = "io_error")]
         source: io::Error,
     },
 }
@@ -48,5 +61,40 @@ impl Error {
             what: what.into(),
             source,
         }
+    }
+}
+
+mod io_error {
+    use std::io;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use soulbox_types::Chain;
+
+    #[derive(Serialize, Deserialize)]
+    struct Sent {
+        errno: Option<i32>,
+        message: String,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        error: &io::Error,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let sent = Sent {
+            errno: error.raw_os_error(),
+            message: Chain(error).to_string(),
+        };
+        sent.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<io::Error, D::Error> {
+        let Sent { errno, message } = Sent::deserialize(deserializer)?;
+        Ok(match errno {
+            // Callers ask for it: no room on the disk, no descriptors.
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::other(message),
+        })
     }
 }

@@ -11,12 +11,11 @@ use tokio::sync::broadcast;
 use crate::{AddedLayer, DynStream, Reservation, ReserveRequest, Result, Stats};
 
 /// A sandbox as its node knows it: the truth about what runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxStatus {
     /// With the deadline as it is now. Shared, so that a list of a thousand copies none.
     pub spec: Arc<SandboxSpec>,
     pub state: SandboxState,
-    pub tier: Tier,
 }
 
 /// A sandbox while its node's list is looked through: see [`Node::visit`].
@@ -24,7 +23,6 @@ pub struct SandboxStatus {
 pub struct Visited<'a> {
     pub spec: &'a Arc<SandboxSpec>,
     pub state: SandboxState,
-    pub tier: Tier,
     /// How it is paused. Absent also while it is being paused.
     pub paused: Option<Paused>,
     /// These three are those of the spec: whoever looks through thousands need not look there.
@@ -34,11 +32,10 @@ pub struct Visited<'a> {
 }
 
 impl<'a> Visited<'a> {
-    pub fn new(spec: &'a Arc<SandboxSpec>, state: SandboxState, tier: Tier) -> Self {
+    pub fn new(spec: &'a Arc<SandboxSpec>, state: SandboxState) -> Self {
         Self {
             spec,
             state,
-            tier,
             paused: None,
             created_at: spec.created_at,
             deadline: spec.deadline,
@@ -52,12 +49,12 @@ impl Visited<'_> {
         SandboxStatus {
             spec: Arc::clone(self.spec),
             state: self.state,
-            tier: self.tier,
         }
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NodeEvent {
     Ended {
         id: SandboxId,
@@ -69,7 +66,7 @@ pub enum NodeEvent {
 }
 
 /// Why a sandbox is not there any more.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct End {
     pub spec: Arc<SandboxSpec>,
     pub reason: EndReason,
@@ -89,7 +86,7 @@ pub struct Paused {
 
 /// A sandbox that is there and cannot be used, since something of its state could not be read or is
 /// not what was written. Its files are kept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Broken {
     pub id: SandboxId,
     /// As far as it could be read.
@@ -106,7 +103,8 @@ pub struct Broken {
 }
 
 /// What can be done about a [`Broken`] one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Remedy {
     /// It comes back, paused, from its files.
     Repair,
@@ -117,7 +115,7 @@ pub enum Remedy {
 }
 
 /// One sample of a sandbox's use, taken every few seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MetricSample {
     pub at: UnixMillis,
     pub cpu_used_pct: f64,
@@ -156,6 +154,9 @@ pub struct Snapshot {
     /// Its build, as in [`SandboxSpec::build`].
     #[serde(default)]
     pub build: Option<String>,
+    /// Of its source. Snapshots from before there was a choice have none: those are of jails.
+    #[serde(default)]
+    pub tier: Tier,
     /// The snapshots below this one, nearest first.
     pub parents: Vec<TemplateId>,
     pub limits: Limits,
@@ -174,7 +175,8 @@ pub trait Waker: Send + Sync + fmt::Debug {
 }
 
 /// Why traffic could not wake a sandbox.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NotWoken {
     /// Its tenant has as many running ones as it may have.
     #[error("its owner has reached the maximum number of concurrent sandboxes ({0})")]

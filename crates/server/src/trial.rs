@@ -10,10 +10,11 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use soulbox_doctor::{Left, Scratch, Surroundings, Tried, left_over};
-use soulbox_jail::{Instance, Jail, JailConfig};
+use soulbox_jail::Jail;
+use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial, trial_until};
 use soulbox_net::NetConfig;
-use soulbox_runtime::Error;
-use soulbox_template::{HostOptions, Template, Templates};
+use soulbox_runtime::{Error, Runtime};
+use soulbox_template::{HostOptions, Template};
 use soulbox_types::Chain;
 use tokio_util::sync::CancellationToken;
 
@@ -75,12 +76,13 @@ fn explains_itself(error: &io::Error) -> bool {
 /// Before the server is ready. A server that has sandboxes starts all the same: without it nobody
 /// reaches or ends them.
 pub(crate) async fn before_ready(
-    jail: &Jail,
+    machine: &Machine,
+    runtime: &dyn Runtime,
     template: &Template,
     data_dir: &Path,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let error = match jail.trial_until(template, stop.cancelled()).await {
+    let error = match trial_until(machine, runtime, template, stop.cancelled()).await {
         Ok(None) => return Err(Stopped.into()),
         Ok(Some(trial)) => {
             let millis = trial.total().as_millis();
@@ -172,13 +174,12 @@ pub async fn try_sandbox(data_dir: &Path) -> Tried {
 async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>> {
     clear_up(data_dir).await;
     let data_dir = data_dir.to_owned();
-    let (scratch, jail) = tokio::task::spawn_blocking(move || prepare(&data_dir)).await??;
-    let template = jail.templates.all().first().cloned();
-    let tried = match Jail::open(jail).await {
-        Ok(jail) => {
-            let template = template.context("the template is not there")?;
-            let tried = jail.trial(&template).await;
-            jail.close().await;
+    let (scratch, config, template) =
+        tokio::task::spawn_blocking(move || prepare(&data_dir)).await??;
+    let tried = match Machine::open(config).await {
+        Ok(machine) => {
+            let tried = try_jail(&machine, &template).await;
+            machine.close().await;
             tried
         }
         Err(error) => Err(error),
@@ -189,6 +190,11 @@ async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>
         let steps = steps.map(|(what, took)| format!("{what} {} ms", took.as_millis()));
         steps.collect::<Vec<_>>().join(", ")
     }))
+}
+
+async fn try_jail(machine: &Arc<Machine>, template: &Template) -> Result<Trial, Error> {
+    let jail = Jail::open(Arc::clone(machine))?;
+    trial(machine, &*jail, template).await
 }
 
 /// What doctors and servers that were killed have left in the data folder, or beside it before there
@@ -206,7 +212,7 @@ pub(crate) async fn clear_up(data_dir: &Path) {
             continue;
         }
         if let Some(instance) = instance {
-            Jail::remove_traces(&instance).await;
+            Machine::remove_traces(&instance).await;
         }
         let removed = tokio::task::spawn_blocking(move || left.remove()).await;
         if let Ok(Err(error)) = removed {
@@ -223,7 +229,7 @@ fn instance(left: &Left) -> Option<Instance> {
     serde_json::from_str(&text).ok()
 }
 
-fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
+fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, MachineConfig, Template)> {
     let scratch = Scratch::new(data_dir).map_err(|error| anyhow!(error))?;
     let dir = scratch.path().join(INSIDE);
     std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
@@ -234,20 +240,18 @@ fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
         extra_ca: Vec::new(),
     };
     let template = soulbox_template::prepare_host(&dir.join("base"), &options)?;
-    let templates = Templates::open(dir.join("builds"))?;
-    templates.set_own(template);
-    let config = JailConfig {
+    let config = MachineConfig {
         sandboxes_dir: dir.join("sandboxes"),
         volumes_dir: dir.join("volumes"),
-        templates: Arc::new(templates),
         programs,
         network_range: None,
         open_ranges: Vec::new(),
         pool: 0,
         max_sandboxes: SLOTS,
+        disk_sizes: vec![template.limits.disk_mib],
         data_dir: dir,
     };
-    Ok((scratch, config))
+    Ok((scratch, config, template))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The one place where jail, node, store, control and api meet.
+//! The one place where machine, tiers, node, store, control and api meet.
 
 mod admission;
 mod opened;
@@ -15,12 +15,13 @@ use soulbox_control::{
 };
 use soulbox_embed::Programs;
 use soulbox_image::{ImageConfig, ImageStore};
-use soulbox_jail::{Jail, JailConfig};
+use soulbox_jail::Jail;
+use soulbox_machine::{Machine, MachineConfig};
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
-use soulbox_runtime::{Node, Runtime};
+use soulbox_runtime::{Node, Runtimes};
 use soulbox_store::Store;
 use soulbox_template::{HostOptions, Template, Templates};
-use soulbox_types::Secret;
+use soulbox_types::{Secret, Tier};
 
 pub(crate) use stop::{Stopped, Told, go_on};
 
@@ -58,13 +59,13 @@ pub(crate) async fn assemble(
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
     go_on(stop)?;
-    let jail = open_jail(config, programs.clone(), Arc::clone(&templates)).await?;
+    let machine = open_machine(config, programs.clone(), &templates).await?;
     let base = Base {
         programs,
         template,
         templates,
     };
-    let mut opened = Opened::new(Arc::clone(&jail), volumes);
+    let mut opened = Opened::new(Arc::clone(&machine), volumes);
     let (node, control) = match open_rest(config, base, seed, &mut opened, told).await {
         Ok(rest) => rest,
         Err(error) => {
@@ -93,9 +94,9 @@ pub(crate) async fn assemble(
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),
         })),
-        slots: Some(slots(jail)),
+        slots: Some(slots(machine)),
         places: Places::of_this_process(),
-        stop: Box::new(move || stopping.close_door()),
+        stop: Box::new(move || stopping.close_admission()),
         close: Box::pin(opened.close()),
     };
     Ok((parts, key))
@@ -122,9 +123,11 @@ async fn open_rest(
         templates,
     } = base;
     go_on(stop)?;
-    let admission = admission::prepare(config, &opened.jail).await?;
+    let admission = admission::prepare(config, &opened.machine).await?;
     told.manager.status("trying to start a sandbox").await;
-    trial::before_ready(&opened.jail, &template, &config.data_dir, stop).await?;
+    let jail =
+        Jail::open(Arc::clone(&opened.machine)).context("could not prepare the jail tier")?;
+    trial::before_ready(&opened.machine, &*jail, &template, &config.data_dir, stop).await?;
     go_on(stop)?;
     told.manager.status("taking up the sandboxes").await;
     let node = LocalNode::open(
@@ -141,7 +144,7 @@ async fn open_rest(
             pool: PoolConfig::up_to(config.warm),
             admission,
         },
-        Arc::clone(&opened.jail) as Arc<dyn Runtime>,
+        runtimes(jail),
     )
     .await
     .context("could not take up the sandboxes")?;
@@ -159,6 +162,7 @@ async fn open_rest(
         ControlConfig {
             seed,
             max_timeout: config.max_timeout,
+            default_tier: Tier::default(),
             default_limits: config.limits,
             max_sandboxes_per_tenant: config.max_sandboxes,
             templates: vec![TemplateInfo {
@@ -291,31 +295,42 @@ async fn prepare(config: &Config) -> anyhow::Result<(Programs, Template)> {
     .await?
 }
 
-async fn open_jail(
+/// Every tier is there or refused with its reason.
+fn runtimes(jail: Arc<Jail>) -> Runtimes {
+    const LATER: &str = "it is not built yet; docs/architecture.md says what is planned";
+    Runtimes::default()
+        .with(jail)
+        .without(Tier::Docker, LATER)
+        .without(Tier::Gvisor, LATER)
+        .without(Tier::Microvm, LATER)
+}
+
+async fn open_machine(
     config: &Config,
     programs: Programs,
-    templates: Arc<Templates>,
-) -> anyhow::Result<Arc<Jail>> {
-    let opened = Jail::open(JailConfig {
+    templates: &Templates,
+) -> anyhow::Result<Arc<Machine>> {
+    let sizes = templates.all().into_iter();
+    let opened = Machine::open(MachineConfig {
         data_dir: config.data_dir.clone(),
         sandboxes_dir: sandboxes_dir(config),
         volumes_dir: config.data_dir.join("volumes"),
-        templates,
         programs,
         network_range: config.network_range,
         open_ranges: config.open_ranges.clone(),
         pool: config.pool,
         max_sandboxes: config.max_sandboxes,
+        disk_sizes: sizes.map(|template| template.limits.disk_mib).collect(),
     })
     .await;
-    let jail = match opened {
-        Ok(jail) => jail,
+    let machine = match opened {
+        Ok(machine) => machine,
         Err(error) => return Err(trial::explain(&error, &config.data_dir).await),
     };
-    for warning in jail.warnings() {
+    for warning in machine.warnings() {
         tracing::warn!("{warning}");
     }
-    Ok(jail)
+    Ok(machine)
 }
 
 /// Layers of older builds go once no sandbox can be using them.
@@ -349,13 +364,13 @@ async fn prune_layers(config: &Config, templates: &Templates) {
     }
 }
 
-fn slots(jail: Arc<Jail>) -> SlotsNow {
+fn slots(machine: Arc<Machine>) -> SlotsNow {
     Arc::new(move || {
-        let stats = jail.network_stats();
+        let stats = machine.network_stats();
         Slots {
             ready: stats.pool as u64,
             used: stats.used as u64,
-            names: jail.name_stats(),
+            names: machine.name_stats(),
         }
     })
 }

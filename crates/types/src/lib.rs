@@ -29,7 +29,7 @@ pub use network::{Destination, NetworkPolicy, NotADestination};
 pub use secret::Secret;
 pub use spec::{
     EndReason, Lifecycle, OnTimeout, PauseMode, Purpose, SandboxSpec, SandboxState, StartCommand,
-    Tier, VolumeMount,
+    Tier, UnknownTier, VolumeMount,
 };
 pub use time::UnixMillis;
 

@@ -90,7 +90,7 @@ fn shape(code: Code) -> ErrorShape {
         | Code::Damaged
         | Code::SandboxCreateFailed
         | Code::TemplateBuildFailed => coded(StatusCode::INTERNAL_SERVER_ERROR),
-        Code::NotSupportedYet => coded(StatusCode::NOT_IMPLEMENTED),
+        Code::NotSupportedYet | Code::TierUnavailable => coded(StatusCode::NOT_IMPLEMENTED),
         Code::SandboxUnreachable => coded(StatusCode::BAD_GATEWAY),
         Code::BuildsUnavailable => plain(StatusCode::SERVICE_UNAVAILABLE).saying_retry(),
         Code::SandboxCapacityUnavailable

@@ -138,6 +138,10 @@ async fn of_the_node() {
             tier: Tier::Jail,
             what: "it",
         },
+        NodeError::TierUnavailable {
+            tier: Tier::Gvisor,
+            reason: text("it"),
+        },
         NodeError::Timeout {
             what: "it",
             limit: Duration::from_secs(1),

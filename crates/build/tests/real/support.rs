@@ -17,7 +17,8 @@ use soulbox_build::{
 };
 use soulbox_guest::{Guest, GuestCommand, NodeDial};
 use soulbox_image::{ImageConfig, ImageStore};
-use soulbox_jail::{Jail, JailConfig};
+use soulbox_jail::Jail;
+use soulbox_machine::{Instance, MachineConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{LogLevel, Node};
 use soulbox_template::{HostOptions, Template, Templates, prepare_host};
@@ -45,12 +46,14 @@ impl Drop for Machine {
         let Ok(text) = fs_err::read(self.folder.path().join("instance.json")) else {
             return;
         };
-        let instance: soulbox_jail::Instance = serde_json::from_slice(&text).unwrap();
+        let instance: Instance = serde_json::from_slice(&text).unwrap();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.unwrap().block_on(Jail::remove_traces(&instance));
+            runtime
+                .unwrap()
+                .block_on(soulbox_machine::Machine::remove_traces(&instance));
         })
         .join()
         .unwrap();
@@ -76,19 +79,20 @@ impl Machine {
         let templates = Arc::new(Templates::open(data_dir.join("templates/builds")).unwrap());
         templates.set_own(base.clone());
         let sudo = programs.sudo.clone();
-        let jail = Jail::open(JailConfig {
+        let machine = soulbox_machine::Machine::open(MachineConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
             data_dir: data_dir.clone(),
-            templates: Arc::clone(&templates),
             programs,
             network_range: None,
             open_ranges: Vec::new(),
             pool: 1,
             max_sandboxes: 16,
+            disk_sizes: vec![base.limits.disk_mib],
         })
         .await
         .unwrap();
+        let jail = Jail::open(machine).unwrap();
         let node = LocalNode::open(
             NodeConfig {
                 sandboxes_dir: data_dir.join("sandboxes"),
@@ -197,6 +201,7 @@ impl Machine {
         let spec = SandboxSpec {
             id: SandboxId::random(),
             tenant: tenant(),
+            tier: soulbox_types::Tier::default(),
             template: template.id.clone(),
             build: Some(template.build_id.clone()),
             purpose: Purpose::User,

@@ -66,6 +66,7 @@ impl Control {
             status: BuildStatus::Building,
             tags: vec![DEFAULT_TAG.to_owned()],
             limits: definition.limits,
+            tier: None,
             version: Some(definition.version.clone()),
             reason: None,
             created_at: now,

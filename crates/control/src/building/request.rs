@@ -75,6 +75,7 @@ impl Control {
                 status: BuildStatus::Waiting,
                 tags,
                 limits,
+                tier: None,
                 version: None,
                 reason: None,
                 created_at: UnixMillis::now(),

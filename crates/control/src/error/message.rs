@@ -277,6 +277,7 @@ fn of_node(error: &NodeError) -> Problem {
         }
         NodeError::TooLarge { .. } => Code::SandboxTooLarge,
         NodeError::Unsupported { .. } => Code::NotSupportedYet,
+        NodeError::TierUnavailable { .. } => Code::TierUnavailable,
         NodeError::Timeout { .. } => Code::SandboxPlacementTimeout,
         NodeError::Start { .. } => Code::SandboxCreateFailed,
         NodeError::Io { source, .. } if disk_is_full(source) => return disk_full(),
@@ -354,7 +355,7 @@ fn user(sandbox: Option<&SandboxId>) -> String {
 }
 
 /// Why it is not there is the question that users ask next.
-fn told(end: Option<&EndRow>) -> String {
+fn described(end: Option<&EndRow>) -> String {
     let Some(end) = end else { return String::new() };
     let at = i64::try_from(end.at.0)
         .ok()

@@ -403,6 +403,7 @@ impl Node for MemoryNode {
             source: id.clone(),
             template: spec.template.clone(),
             build: spec.build.clone(),
+            tier: spec.tier,
             parents: below.map_or(Vec::new(), |below| {
                 let mut parents = vec![below.id.clone()];
                 parents.extend(below.parents.clone());

@@ -86,7 +86,7 @@ impl MachineGauge {
             pids: less_reserve(threads),
             cpu_weight: CPU_WEIGHT,
         };
-        for error in cgroups.set_slice(&limits) {
+        for error in cgroups.set_fence(&limits) {
             tracing::warn!(%error, "a part of the slice of all sandboxes could not be set");
         }
         tracing::info!(
@@ -175,7 +175,7 @@ impl Gauge for MachineGauge {
         }
         if let Some(slice) = &self.slice {
             let limits = &slice.limits;
-            match slice.cgroups.slice_use(limits.memory_bytes / EXACT_PART) {
+            match slice.cgroups.fence_use(limits.memory_bytes / EXACT_PART) {
                 Ok(used) => {
                     let whose = "for all sandboxes together";
                     level(

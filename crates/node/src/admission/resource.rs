@@ -109,11 +109,11 @@ impl Shortage {
         let what = match resource {
             Resource::Memory => format!(
                 "memory: a sandbox needs about {} MiB, but {} of {} MiB {whose} are in use and {} \
-                 MiB are set reserved for sandboxes that are being started",
+                 MiB are set aside for sandboxes that are being started",
                 mib(need),
                 mib(used),
                 bound >> 20,
-                mib(aside),
+                mib(reserved),
             ),
             Resource::Terminals | Resource::Connections => format!(
                 "{}: {used} of {bound} {whose} are in use, and the rest is kept for the sandboxes \
@@ -122,7 +122,7 @@ impl Shortage {
             ),
             other => format!(
                 "{}: a sandbox needs about {need}, but {used} of {bound} {whose} are in use and \
-                 {reserved} are set reserved for sandboxes that are being started",
+                 {reserved} are set aside for sandboxes that are being started",
                 other.as_str(),
             ),
         };
@@ -204,18 +204,20 @@ fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-impl From<Lack> for Error {
-    fn from(lack: Lack) -> Self {
-        if lack.forever {
-            return Self::TooLarge { what: lack.what };
+impl From<Shortage> for Error {
+    fn from(shortage: Shortage) -> Self {
+        if shortage.forever {
+            return Self::TooLarge {
+                what: shortage.what,
+            };
         }
-        let retry_after = if lack.resource == Resource::Disk {
+        let retry_after = if shortage.resource == Resource::Disk {
             LATER
         } else {
             SOON
         };
         Self::NoCapacity {
-            what: lack.what,
+            what: shortage.what,
             retry_after,
         }
     }
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_resource_and_the_amounts() {
-        let lack = Lack::level(
+        let shortage = Shortage::level(
             Resource::Memory,
             "of the machine",
             24 << 20,
@@ -245,14 +247,16 @@ mod tests {
             960 << 20,
         );
         assert_eq!(
-            lack.what,
+            shortage.what,
             "memory: a sandbox needs about 24 MiB, but 900 of 960 MiB of the machine are in use \
-             and 48 MiB are set reserved for sandboxes that are being started"
+             and 48 MiB are set aside for sandboxes that are being started"
         );
         let limits = Limits::default();
-        let lack = Lack::promised_cpu(&limits, 1500, 3000);
+        let shortage = Shortage::promised_cpu(&limits, 1500, 3000);
         assert!(
-            lack.what.contains("may use 2.00 cpus, and 1.50 of 3.00"),
+            shortage
+                .what
+                .contains("may use 2.00 cpus, and 1.50 of 3.00"),
             "{}",
             shortage.what
         );

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{Disk, Error, LogLevel, Result, SandboxStatus, Stats};
+use soulbox_runtime::{Disk, Error, LogLevel, NewSandbox, Result, SandboxStatus, Started, Stats};
 use soulbox_template::Template;
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
 use tokio_util::sync::CancellationToken;
@@ -59,10 +59,8 @@ impl LocalNode {
                 if starts { written.unready() } else { Ok(()) }
             })
             .await?;
-            let origin = self.origin(spec, Disk::Fresh).await?;
-            self.runtime
-                .create(spec, origin, &|running| folder.started(running))
-                .await
+            let started = |running: &_| folder.started(running);
+            self.start_processes(spec, Disk::Fresh, &started).await
         }
         .await;
         if let Some(entry) = self.entries.lock().get(&spec.id) {
@@ -78,6 +76,25 @@ impl LocalNode {
             return Err(error);
         }
         Ok(Some(capacity))
+    }
+
+    /// With the build and the snapshots that the spec names. On error nothing runs.
+    pub(crate) async fn start_processes(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        disk: Disk,
+        started: &Started<'_>,
+    ) -> Result<()> {
+        let template = self
+            .templates()
+            .of(spec)
+            .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
+        let new = NewSandbox {
+            spec,
+            template: &template,
+            origin: self.origin(spec, disk).await?,
+        };
+        self.runtime(spec.tier)?.create(new, started).await
     }
 
     /// Ends what could not be made. A create that took it over makes another one under its id, so
@@ -97,6 +114,7 @@ impl LocalNode {
         if entries.contains(&spec.id) {
             return Ok(None);
         }
+        self.runtimes.get(spec.tier)?;
         if self.creates.is_killed(&spec.id) {
             return Err(Error::SandboxNotFound(spec.id.clone()));
         }
@@ -111,8 +129,7 @@ impl LocalNode {
         {
             return Err(Error::TemplateNotFound(snapshot.clone()));
         }
-        let tier = self.runtime.tier();
-        let entry = Entry::new(spec.clone(), SandboxState::Creating, tier, folder.clone());
+        let entry = Entry::new(spec.clone(), SandboxState::Creating, folder.clone());
         let ending = entry.ending.clone();
         entries.insert(entry);
         Ok(Some((folder, ending)))
@@ -174,7 +191,9 @@ impl LocalNode {
         }
         let (node, spec) = (Arc::clone(self), spec.clone());
         tokio::spawn(async move {
-            if let Ok(stats) = node.runtime.stats(&spec.id).await {
+            if let Ok(runtime) = node.runtime(spec.tier)
+                && let Ok(stats) = runtime.stats(&spec.id).await
+            {
                 node.learn(&spec, &stats);
             }
         });

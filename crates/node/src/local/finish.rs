@@ -160,7 +160,8 @@ impl LocalNode {
         })
         .await
         .unwrap_or_default();
-        self.runtime.destroy(id, running.as_ref()).await?;
+        let runtime = self.runtime(end.spec.tier)?;
+        runtime.destroy(id, running.as_ref()).await?;
         let (removing, ends, end) = (folder.clone(), self.ends.clone(), end.clone());
         blocking(move || {
             if is_recorded(&end) {

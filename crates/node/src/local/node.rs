@@ -144,13 +144,13 @@ impl Node for LocalNode {
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
-        running(&self.entries.lock(), id)?;
-        self.runtime.dial(id, port).await
+        let tier = running(&self.entries.lock(), id)?.spec.tier;
+        self.runtimes.get(tier)?.dial(id, port).await
     }
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats> {
-        running(&self.entries.lock(), id)?;
-        self.runtime.stats(id).await
+        let tier = running(&self.entries.lock(), id)?.spec.tier;
+        self.runtimes.get(tier)?.stats(id).await
     }
 
     fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
@@ -163,17 +163,18 @@ impl Node for LocalNode {
     }
 
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
-        let (mut entries, token) = {
+        let (mut entries, envd) = {
             let entries = self.entries.lock();
             let here = entries.get(id).filter(|e| e.is_shown());
             let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             // envd's own part cannot be had while it is paused: nobody inside would answer.
-            let token =
-                (entry.state() == SandboxState::Running).then(|| entry.spec.node_token.clone());
-            (entry.notes(), token)
+            let envd = (entry.state() == SandboxState::Running)
+                .then(|| (entry.spec.tier, entry.spec.node_token.clone()));
+            (entry.notes(), envd)
         };
-        if let Some(token) = token
-            && let Ok(stream) = self.runtime.dial(id, ENVD_PORT).await
+        if let Some((tier, token)) = envd
+            && let Ok(runtime) = self.runtimes.get(tier)
+            && let Ok(stream) = runtime.dial(id, ENVD_PORT).await
         {
             entries.extend(logs::from_envd(stream, &token).await);
         }

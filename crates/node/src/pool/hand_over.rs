@@ -79,7 +79,7 @@ impl LocalNode {
     fn take(&self, member: &PoolKey, request: &SandboxSpec) -> Result<Taken> {
         if PoolKey::of(request).as_ref() != Some(member) {
             return Err(Error::Unsupported {
-                tier: self.runtime().tier(),
+                tier: request.tier,
                 what: "this request for a waiting sandbox",
             });
         }
@@ -148,7 +148,11 @@ impl LocalNode {
 
     /// What counts is whether its limits can be set when it is handed over.
     async fn speed_up(&self, spec: &SandboxSpec) {
-        if let Err(error) = self.runtime().set_limits(&spec.id, &spec.limits).await {
+        let faster = async {
+            let runtime = self.runtime(spec.tier)?;
+            runtime.set_limits(&spec.id, &spec.limits).await
+        };
+        if let Err(error) = faster.await {
             tracing::debug!(sandbox_id = %spec.id, %error, "it is made with little of the cpu");
         }
     }
@@ -161,7 +165,7 @@ impl LocalNode {
         let transition_lock = self.transition_lock(id)?;
         let _ours = transition_lock.lock().await;
         let (writing, written) = (folder.clone(), spec.clone());
-        let runtime = self.runtime();
+        let runtime = self.runtime(spec.tier)?;
         tokio::try_join!(
             // With its marker still there it is nobody's for a server that starts anew.
             blocking(move || writing.create(&written)),
@@ -208,7 +212,7 @@ impl LocalNode {
             cpu_count: Some(spec.limits.cpu_count()),
             disk_bytes: Some(spec.limits.disk_bytes()),
         };
-        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
+        let dial = RuntimeDial::new(self.runtime(spec.tier)?, spec.id.clone());
         let guest = Guest::new(Arc::new(dial), spec);
         guest.init(&update).await.map_err(|error| Error::Start {
             step: "envd's settings".to_owned(),
@@ -220,7 +224,8 @@ impl LocalNode {
         if old.network == new.network {
             return Ok(());
         }
-        self.runtime().set_network(&new.id, &new.network).await
+        let runtime = self.runtime(new.tier)?;
+        runtime.set_network(&new.id, &new.network).await
     }
 
     /// A reservation that was released before its create came: the sandbox is being ended, and its id is free after that.

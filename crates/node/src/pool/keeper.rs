@@ -9,7 +9,8 @@ use soulbox_guest::{Guest, RuntimeDial};
 use soulbox_runtime::{Error, PoolKey, Result, Stats};
 use soulbox_template::Template;
 use soulbox_types::{
-    Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
+    Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId, Tier,
+    UnixMillis,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -164,7 +165,7 @@ impl LocalNode {
             pool.warm().not_begun(&key, Instant::now());
             return;
         };
-        let slot = self.reserve_prepared();
+        let slot = self.reserve_prepared(key.tier);
         let spec = spec_of(slot.id().clone(), &key, &template);
         let member = Member {
             id: spec.id.clone(),
@@ -220,7 +221,10 @@ impl LocalNode {
 impl LocalNode {
     /// A template need not have what is rehearsed with: it is only slower then.
     async fn rehearse(&self, spec: &SandboxSpec) {
-        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
+        let Ok(runtime) = self.runtime(spec.tier) else {
+            return;
+        };
+        let dial = RuntimeDial::new(runtime, spec.id.clone());
         if let Err(error) = Guest::new(Arc::new(dial), spec).rehearse().await {
             tracing::debug!(sandbox_id = %spec.id, %error, "its first start was not rehearsed");
         }
@@ -234,6 +238,7 @@ fn spec_of(id: SandboxId, key: &PoolKey, template: &Template) -> SandboxSpec {
     SandboxSpec {
         id,
         tenant,
+        tier: Tier::default(),
         template: key.template.clone(),
         build: key.build.clone(),
         purpose: Purpose::Warm,

@@ -55,7 +55,7 @@ impl LocalNode {
     }
 
     async fn look_at_cpu(&self, id: &SandboxId) -> Option<Look> {
-        let used = self.runtime().stats(id).await.ok()?.cpu_micros;
+        let used = self.runtime_of(id).ok()?.stats(id).await.ok()?.cpu_micros;
         let machine = blocking(|| Ok(CpuTime::read(Path::new("/proc/stat"))));
         Some(Look {
             at: Instant::now(),

@@ -102,7 +102,8 @@ impl Model {
         SandboxSpec {
             id: SandboxId::random(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            template: "base".parse().unwrap_or_else(|_| TemplateId::random()),
+            tier: soulbox_types::Tier::default(),
+            template: "base".parse().unwrap(),
             build: None,
             purpose: Purpose::User,
             alias: None,

@@ -53,6 +53,7 @@ impl FakeNode {
         let spec = SandboxSpec {
             id: id(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            tier: Tier::default(),
             template: "base".parse().unwrap(),
             build: None,
             purpose: soulbox_types::Purpose::User,
@@ -173,7 +174,7 @@ impl Node for FakeNode {
     fn visit(&self, _tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         self.lists.fetch_add(1, Ordering::SeqCst);
         for status in self.sandboxes.lock().unwrap().values() {
-            each(Visited::new(&status.spec, status.state, status.tier));
+            each(Visited::new(&status.spec, status.state));
         }
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {

@@ -115,6 +115,7 @@ impl Node for FakeNode {
         let spec = SandboxSpec {
             id: ID.parse().unwrap(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            tier: Tier::default(),
             template: "base".parse().unwrap(),
             build: None,
             purpose: soulbox_types::Purpose::User,

@@ -3,19 +3,19 @@
 use std::{num::NonZero, sync::Arc, thread::available_parallelism};
 
 use anyhow::Context;
-use soulbox_jail::Jail;
+use soulbox_machine::Machine;
 use soulbox_node::{AdmissionConfig, MachineGauge, Overcommit};
 
 use crate::{Config, config::Admission};
 
 /// Before anything is started or adopted: what runs inside already is inside from now on.
-pub(super) async fn prepare(config: &Config, jail: &Jail) -> anyhow::Result<AdmissionConfig> {
-    for warning in jail.raise_shared_limits().await {
+pub(super) async fn prepare(config: &Config, machine: &Machine) -> anyhow::Result<AdmissionConfig> {
+    for warning in machine.raise_shared_limits().await {
         tracing::warn!("{warning}");
     }
-    let (wish, cgroups) = (config.admission, jail.cgroups().clone());
+    let (wish, cgroups) = (config.admission, machine.cgroups().clone());
     let gauge =
-        tokio::task::spawn_blocking(move || MachineGauge::with_fence(cgroups, wish.reserve_memory))
+        tokio::task::spawn_blocking(move || MachineGauge::with_slice(cgroups, wish.reserve_memory))
             .await?
             .context("--reserve-memory-mb")?;
     Ok(AdmissionConfig {

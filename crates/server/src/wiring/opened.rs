@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use soulbox_control::{Control, volume::Volumes};
-use soulbox_jail::Jail;
+use soulbox_machine::Machine;
 use soulbox_node::LocalNode;
 use soulbox_store::Store;
 use soulbox_types::Chain;
@@ -14,7 +14,7 @@ const FINISH_LIMIT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) jail: Arc<Jail>,
+    pub(super) machine: Arc<Machine>,
     pub(super) volumes: Arc<Volumes>,
     pub(super) node: Option<Arc<LocalNode>>,
     pub(super) store: Option<Store>,
@@ -22,9 +22,9 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) fn new(jail: Arc<Jail>, volumes: Arc<Volumes>) -> Self {
+    pub(super) fn new(machine: Arc<Machine>, volumes: Arc<Volumes>) -> Self {
         Self {
-            jail,
+            machine,
             volumes,
             node: None,
             store: None,
@@ -35,14 +35,14 @@ impl Opened {
     /// Sandboxes go on, and keep what they have mounted.
     pub(super) async fn close(self) {
         let Self {
-            jail,
+            machine,
             volumes,
             node,
             store,
             control,
         } = self;
         if let Some(node) = &node {
-            node.close_door();
+            node.close_admission();
         }
         if let Some(control) = control {
             control.drain(FINISH_LIMIT).await;
@@ -56,6 +56,6 @@ impl Opened {
         if let Some(store) = store {
             store.close().await;
         }
-        jail.close().await;
+        machine.close().await;
     }
 }

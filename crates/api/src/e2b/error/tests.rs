@@ -181,6 +181,10 @@ fn of_the_machine() -> Vec<Error> {
             tier: Tier::Jail,
             what: "it",
         },
+        NodeError::TierUnavailable {
+            tier: Tier::Gvisor,
+            reason: text("it"),
+        },
         NodeError::Timeout {
             what: "it",
             limit: LIMIT,

@@ -22,7 +22,7 @@ use crate::readable::readable;
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
-pub(crate) struct FirstProcess {
+pub struct FirstProcess {
     pid: i32,
     start_time: u64,
     descriptor: Arc<OwnedFd>,
@@ -32,7 +32,7 @@ pub(crate) struct FirstProcess {
 impl FirstProcess {
     /// Takes hold of a process that is known to exist, and starts to watch it.
     /// `None` when it is gone, or is another one than `start_time` says.
-    pub(crate) fn find(pid: i32, start_time: Option<u64>) -> io::Result<Option<Self>> {
+    pub fn find(pid: i32, start_time: Option<u64>) -> io::Result<Option<Self>> {
         let Some(number) = Pid::from_raw(pid) else {
             return Ok(None);
         };
@@ -58,20 +58,20 @@ impl FirstProcess {
         }))
     }
 
-    pub(crate) fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    pub(crate) fn start_time(&self) -> u64 {
+    pub fn start_time(&self) -> u64 {
         self.start_time
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub fn is(&self, other: &Self) -> bool {
         (self.pid, self.start_time) == (other.pid, other.start_time)
     }
 
     /// Ends the whole pid namespace. No error when it is gone already.
-    pub(crate) fn kill(&self) -> io::Result<()> {
+    pub fn kill(&self) -> io::Result<()> {
         match pidfd_send_signal(self.descriptor.as_fd(), Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => Err(error.into()),
@@ -79,11 +79,11 @@ impl FirstProcess {
     }
 
     /// As far as is known: the news of a death takes a moment.
-    pub(crate) fn has_exited(&self) -> bool {
+    pub fn has_exited(&self) -> bool {
         self.exit.borrow().is_some()
     }
 
-    pub(crate) async fn exited(&self) -> Exit {
+    pub async fn exited(&self) -> Exit {
         let mut exit = self.exit.clone();
         let unknown = || Exit {
             description: "unknown".to_owned(),

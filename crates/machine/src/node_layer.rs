@@ -11,7 +11,7 @@ use fs_err as fs;
 use soulbox_net::Ipv4Net;
 use soulbox_runtime::{Error, Result};
 
-use crate::jail::HOSTNAME;
+use crate::machine::HOSTNAME;
 
 /// Where a sandbox's own mounts and everybody's files go, with their modes: an image may lack them,
 /// or have a link there.

@@ -11,7 +11,7 @@ use std::{io, path::Path};
 use fs_err as fs;
 use soulbox_types::guest::TERMINALS;
 
-use crate::{Jail, blocking::blocking};
+use crate::{Machine, blocking::blocking};
 
 const SETTINGS: &str = "/proc/sys";
 const FILES: &str = "fs/file-max";
@@ -23,7 +23,7 @@ const ENOUGH_FILES: u64 = 1 << 40;
 /// The kernel's own bound.
 const ALL_TERMINALS: u64 = 1 << 20;
 
-impl Jail {
+impl Machine {
     /// What could not be raised, with what to do about it.
     pub async fn raise_shared_limits(&self) -> Vec<String> {
         let most = self.config.max_sandboxes;

@@ -7,7 +7,7 @@ use soulbox_runtime::{Error, Result};
 use soulbox_types::{Destination, NetworkPolicy};
 
 /// Fails on an entry that cannot be carried out: a setting that is not understood opens nothing.
-pub(crate) fn egress(network: &NetworkPolicy) -> Result<EgressPolicy> {
+pub fn egress(network: &NetworkPolicy) -> Result<EgressPolicy> {
     Ok(EgressPolicy {
         internet: network.internet(),
         allow: rules(&network.allow_out)?,

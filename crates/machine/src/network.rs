@@ -5,13 +5,13 @@ use std::{io, time::Duration};
 use soulbox_net::{Ipv4Net, NetConfig, Network};
 use soulbox_runtime::{Error, Result};
 
-use crate::{JailConfig, ids, instance::Instance};
+use crate::{MachineConfig, ids, instance::Instance};
 
 /// Servers that start at the same moment may pick the same range; one of them then picks again.
 const ATTEMPTS: u32 = 20;
 
 pub(crate) async fn open(
-    config: &JailConfig,
+    config: &MachineConfig,
     instance: &mut Instance,
 ) -> Result<(Network, Ipv4Net)> {
     let mut attempt = 1;
@@ -48,13 +48,13 @@ pub(crate) async fn open(
 }
 
 /// One for each sandbox, and for what is kept ready beside them; no more than there are ids for.
-fn slots(config: &JailConfig) -> u32 {
+fn slots(config: &MachineConfig) -> u32 {
     let ready = u32::try_from(config.pool).unwrap_or(u32::MAX);
     ids::RANGES.min(config.max_sandboxes.saturating_add(ready))
 }
 
 /// The operator named no range, and no sandbox has an address of the old one.
-fn may_move(config: &JailConfig, instance: &Instance) -> bool {
+fn may_move(config: &MachineConfig, instance: &Instance) -> bool {
     let no_sandboxes = || {
         let folders = std::fs::read_dir(&config.sandboxes_dir);
         folders.map_or(true, |mut folders| folders.next().is_none())

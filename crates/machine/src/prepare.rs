@@ -13,10 +13,10 @@ use soulbox_runtime::{Error, Result};
 use soulbox_types::{SandboxId, guest::PreparedSpec};
 
 use crate::{
-    Jail,
+    Machine,
     blocking::blocking,
-    jail::DEATH_LIMIT,
     launch::{Parked, park},
+    machine::DEATH_LIMIT,
     network::network_error,
     prepared::PreparedSlot,
 };
@@ -26,10 +26,12 @@ const TICK: Duration = Duration::from_secs(5);
 /// A create may be under way right now; its user goes first.
 const GIVE_WAY: Duration = Duration::from_millis(20);
 
-/// Keeps slots prepared until the jail is closed or gone.
-pub(crate) async fn keep_ready(jail: Weak<Jail>) {
+/// Keeps slots prepared until the machine is closed or gone.
+pub(crate) async fn keep_ready(machine: Weak<Machine>) {
     loop {
-        let Some(here) = jail.upgrade() else { return };
+        let Some(here) = machine.upgrade() else {
+            return;
+        };
         if here.prepared.is_closed() {
             return;
         }
@@ -49,7 +51,7 @@ pub(crate) async fn keep_ready(jail: Weak<Jail>) {
     }
 }
 
-impl Jail {
+impl Machine {
     /// `false`: enough are ready, or no more can be made now.
     async fn make_one_ready(&self) -> bool {
         let Some(limits) = self.prepared.begin() else {
@@ -149,7 +151,8 @@ impl Jail {
         .await
     }
 
-    pub(crate) async fn clean_up(&self, id: &SandboxId) -> Result<()> {
+    /// Ends what runs in a sandbox's group and removes it. Fine when there is none.
+    pub async fn clean_up(&self, id: &SandboxId) -> Result<()> {
         let cgroup = self.cgroups.existing(id.as_str());
         blocking(move || {
             let failed = |e| Error::io("could not clean up the cgroup", io::Error::other(e));

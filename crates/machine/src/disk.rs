@@ -19,7 +19,7 @@ use rustix::{
 use soulbox_runtime::{Error, Result};
 
 /// The most overlays that a template may have; each finds its directories in the image.
-pub(crate) const OVERLAYS: usize = 8;
+pub const OVERLAYS: usize = 8;
 const BLOCK: usize = 4096;
 /// The kernel's limit of one copy is 2 GiB; images hold a few MiB of data.
 const COPY_CHUNK: usize = 1 << 20;
@@ -207,7 +207,7 @@ pub(crate) fn data_ranges(file: &std::fs::File) -> io::Result<Vec<(u64, u64)>> {
 
 /// Waits until no loop device stands on an image. The kernel takes the last mount of a dead sandbox
 /// down in its own time, and two mounts of one image would destroy it. Blocking.
-pub(crate) fn wait_until_released(image: &Path) -> Result<()> {
+pub fn wait_until_released(image: &Path) -> Result<()> {
     let start = Instant::now();
     let mut pause = Duration::from_micros(200);
     while is_attached(image)? {

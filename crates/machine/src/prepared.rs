@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 use crate::launch::Parked;
 
 #[derive(Debug)]
-pub(crate) struct PreparedSlot {
+pub struct PreparedSlot {
     pub(crate) id: SandboxId,
     // Ends before the slot is given back.
     pub(crate) init: Parked,
@@ -93,6 +93,10 @@ impl PreparedSlots {
     pub(crate) fn open(&self) {
         self.all.lock().opened = true;
         self.changed.notify_one();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.all.lock().opened
     }
 
     /// The id of a slot that is kept for a sandbox of this id.

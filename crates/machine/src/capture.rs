@@ -14,29 +14,38 @@ use std::{
 
 use soulbox_runtime::{Error, Result};
 
+use soulbox_cgroup::Cgroup;
+
 use crate::{
     disk::{copy_sparse, data_ranges, share_blocks},
-    jail::FREEZE_LIMIT,
-    sandbox::Sandbox,
+    machine::FREEZE_LIMIT,
 };
 
 const CHUNK: usize = 1 << 20;
 const BLOCK: usize = 4096;
 
-/// `running` is `None` for a sandbox without processes. Blocking.
-pub(crate) fn capture(running: Option<&Sandbox>, disk: &Path, target: &Path) -> Result<()> {
+/// A sandbox that has processes.
+#[expect(missing_debug_implementations, reason = "it lives for one call")]
+pub struct Live<'a> {
+    pub cgroup: &'a Cgroup,
+    /// Puts everything written inside so far on the host's disk.
+    pub sync: &'a dyn Fn() -> Result<()>,
+}
+
+/// `live` is `None` for a sandbox without processes. Blocking.
+pub fn capture(live: Option<&Live<'_>>, disk: &Path, target: &Path) -> Result<()> {
     let failed = |e| Error::io("could not capture the sandbox's disk", e);
     let shares = share_blocks(disk, target).map_err(failed)?;
     if !shares {
         // Most of what is to be written is written while it still runs.
-        if let Some(sandbox) = running {
-            sandbox.sync(disk)?;
+        if let Some(live) = live {
+            (live.sync)()?;
         }
         copy_sparse(disk, target).map_err(failed)?;
     }
-    if let Some(sandbox) = running {
-        standing_still(sandbox, || {
-            sandbox.sync(disk)?;
+    if let Some(live) = live {
+        standing_still(live.cgroup, || {
+            (live.sync)()?;
             if shares {
                 share_blocks(disk, target).map(drop).map_err(failed)
             } else {
@@ -49,15 +58,15 @@ pub(crate) fn capture(running: Option<&Sandbox>, disk: &Path, target: &Path) -> 
 }
 
 /// A sandbox that was frozen before stays so: its pause is not ours to end.
-fn standing_still(sandbox: &Sandbox, work: impl FnOnce() -> Result<()>) -> Result<()> {
+fn standing_still(cgroup: &Cgroup, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let failed = |e| Error::io("could not hold the sandbox still", io::Error::other(e));
-    let was_frozen = sandbox.cgroup.is_frozen().map_err(failed)?;
+    let was_frozen = cgroup.is_frozen().map_err(failed)?;
     if !was_frozen {
-        sandbox.cgroup.freeze(FREEZE_LIMIT).map_err(failed)?;
+        cgroup.freeze(FREEZE_LIMIT).map_err(failed)?;
     }
     let result = work();
     if !was_frozen {
-        sandbox.cgroup.thaw(FREEZE_LIMIT).map_err(failed)?;
+        cgroup.thaw(FREEZE_LIMIT).map_err(failed)?;
     }
     result
 }

@@ -8,17 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_runtime::{Disk, Error, Origin, Result, Runtime, TRIAL_MARK};
+use soulbox_runtime::{Disk, Error, NewSandbox, Origin, Result, Runtime, TRIAL_MARK};
 use soulbox_template::Template;
 use soulbox_types::{
-    ENVD_PORT, Lifecycle, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, UnixMillis,
+    ENVD_PORT, Lifecycle, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, Tier, UnixMillis,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
-use crate::{Jail, blocking::blocking};
+use crate::{Machine, blocking::blocking};
 
 /// For all of it; each part has a bound of its own. Tens of milliseconds are usual, seconds in an
 /// emulated machine.
@@ -45,58 +45,70 @@ impl Trial {
     }
 }
 
-impl Jail {
-    /// Starts a sandbox of this template, asks it something, freezes, thaws and ends it. Nothing is
-    /// left of it, whatever comes of it.
-    pub async fn trial(&self, template: &Template) -> Result<Trial> {
-        let done = self.trial_until(template, pending()).await?;
-        done.ok_or(Error::Timeout {
-            what: "a trial sandbox",
-            limit: LIMIT,
-        })
-    }
+/// Starts a sandbox of this template, asks it something, freezes, thaws and ends it. Nothing is
+/// left of it, whatever comes of it.
+pub async fn trial(machine: &Machine, runtime: &dyn Runtime, template: &Template) -> Result<Trial> {
+    let done = trial_until(machine, runtime, template, pending()).await?;
+    done.ok_or(Error::Timeout {
+        what: "a trial sandbox",
+        limit: LIMIT,
+    })
+}
 
-    /// `None`: it was to stop in the middle. It is not cut short for that, since what has begun can
-    /// be taken back only when it is done, unless it hangs: a disk that does not answer must not
-    /// keep the server from leaving. What is left then is the next start's.
-    pub async fn trial_until(
+/// `None`: it was to stop in the middle. It is not cut short for that, since what has begun can
+/// be taken back only when it is done, unless it hangs: a disk that does not answer must not
+/// keep the server from leaving. What is left then is the next start's.
+pub async fn trial_until(
+    machine: &Machine,
+    runtime: &dyn Runtime,
+    template: &Template,
+    stop: impl Future<Output = ()>,
+) -> Result<Option<Trial>> {
+    let spec = spec(runtime.tier(), template)?;
+    let candidate = Candidate { machine, runtime };
+    let done = {
+        let mut trying = pin!(timeout(LIMIT, candidate.try_out(&spec, template)));
+        tokio::select! {
+            biased;
+            done = trying.as_mut() => Some(done),
+            () = stop => {
+                timeout(HANGS_AFTER, trying).await.ok();
+                None
+            }
+        }
+    };
+    let begun = Instant::now();
+    let Some(done) = done else {
+        if timeout(REMOVAL_LIMIT, candidate.remove_all_of(&spec.id))
+            .await
+            .is_err()
+        {
+            tracing::warn!("the trial sandbox hangs; the next start removes it");
+        }
+        return Ok(None);
+    };
+    let ended = candidate.remove_all_of(&spec.id).await;
+    let mut steps = done.unwrap_or(Err(Error::Timeout {
+        what: "a trial sandbox",
+        limit: LIMIT,
+    }))?;
+    ended?;
+    steps.push(("ended", begun.elapsed()));
+    Ok(Some(Trial { steps }))
+}
+
+/// A tier that is tried on this machine.
+struct Candidate<'a> {
+    machine: &'a Machine,
+    runtime: &'a dyn Runtime,
+}
+
+impl Candidate<'_> {
+    async fn try_out(
         &self,
+        spec: &SandboxSpec,
         template: &Template,
-        stop: impl Future<Output = ()>,
-    ) -> Result<Option<Trial>> {
-        let spec = spec(template)?;
-        let done = {
-            let mut trying = pin!(timeout(LIMIT, self.try_out(&spec)));
-            tokio::select! {
-                biased;
-                done = trying.as_mut() => Some(done),
-                () = stop => {
-                    timeout(HANGS_AFTER, trying).await.ok();
-                    None
-                }
-            }
-        };
-        let begun = Instant::now();
-        let Some(done) = done else {
-            if timeout(REMOVAL_LIMIT, self.remove_all_of(&spec.id))
-                .await
-                .is_err()
-            {
-                tracing::warn!("the trial sandbox hangs; the next start removes it");
-            }
-            return Ok(None);
-        };
-        let ended = self.remove_all_of(&spec.id).await;
-        let mut steps = done.unwrap_or(Err(Error::Timeout {
-            what: "a trial sandbox",
-            limit: LIMIT,
-        }))?;
-        ended?;
-        steps.push(("ended", begun.elapsed()));
-        Ok(Some(Trial { steps }))
-    }
-
-    async fn try_out(&self, spec: &SandboxSpec) -> Result<Vec<(&'static str, Duration)>> {
+    ) -> Result<Vec<(&'static str, Duration)>> {
         let mut steps = Vec::new();
         let mut begun = Instant::now();
         let mut did = |what| {
@@ -108,7 +120,12 @@ impl Jail {
             snapshots: Vec::new(),
         };
         self.mark(&spec.id).await?;
-        self.create(spec, origin, &|_| Ok(())).await?;
+        let new = NewSandbox {
+            spec,
+            template,
+            origin,
+        };
+        self.runtime.create(new, &|_| Ok(())).await?;
         did("started");
         timeout(ANSWER_LIMIT, self.ask(&spec.id))
             .await
@@ -117,16 +134,16 @@ impl Jail {
                 limit: ANSWER_LIMIT,
             })??;
         did("answered");
-        self.pause(&spec.id).await?;
+        self.runtime.pause(&spec.id).await?;
         did("paused");
-        self.resume(&spec.id).await?;
+        self.runtime.resume(&spec.id).await?;
         did("resumed");
         Ok(steps)
     }
 
     /// A server that is killed now leaves a disk that is nobody's.
     async fn mark(&self, id: &SandboxId) -> Result<()> {
-        let folder = self.folder(id);
+        let folder = self.machine.folder(id);
         blocking(move || {
             std::fs::create_dir_all(&folder)
                 .and_then(|()| std::fs::write(folder.join(TRIAL_MARK), ""))
@@ -137,7 +154,7 @@ impl Jail {
 
     async fn ask(&self, id: &SandboxId) -> Result<()> {
         let failed = |error| Error::io("the trial sandbox does not answer", error);
-        let mut stream = self.dial(id, ENVD_PORT).await?;
+        let mut stream = self.runtime.dial(id, ENVD_PORT).await?;
         stream.write_all(QUESTION).await.map_err(failed)?;
         let mut answer = [0; 10];
         stream.read_exact(&mut answer).await.map_err(failed)?;
@@ -149,8 +166,8 @@ impl Jail {
     }
 
     async fn remove_all_of(&self, id: &SandboxId) -> Result<()> {
-        self.destroy(id, None).await?;
-        let folder = self.folder(id);
+        self.runtime.destroy(id, None).await?;
+        let folder = self.machine.folder(id);
         blocking(move || match std::fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::io("could not remove the trial sandbox", error))
@@ -161,7 +178,7 @@ impl Jail {
     }
 }
 
-fn spec(template: &Template) -> Result<SandboxSpec> {
+fn spec(tier: Tier, template: &Template) -> Result<SandboxSpec> {
     let now = UnixMillis::now();
     let tenant = TENANT
         .parse()
@@ -169,6 +186,7 @@ fn spec(template: &Template) -> Result<SandboxSpec> {
     Ok(SandboxSpec {
         id: SandboxId::random(),
         tenant,
+        tier,
         template: template.id.clone(),
         build: None,
         purpose: Purpose::Build,

@@ -53,10 +53,10 @@ impl Drop for Init {
 
 /// A sandbox whose first process exists; envd may not be ready yet.
 #[derive(Debug)]
-pub(crate) struct Launched {
-    pub(crate) pid: i32,
+pub struct Launched {
+    pub pid: i32,
     /// The kernel's name of the device that its disk is on.
-    pub(crate) disk: String,
+    pub disk: String,
     init: Init,
     status: Status,
 }
@@ -190,7 +190,7 @@ fn failed(source: io::Error) -> Error {
 
 impl Launched {
     /// Returns when envd accepts connections.
-    pub(crate) async fn ready(mut self) -> Result<()> {
+    pub async fn ready(mut self) -> Result<()> {
         let line = timeout(START_LIMIT, next_line(&mut self.status))
             .await
             .map_err(|_| too_long())??;
