@@ -148,7 +148,7 @@ impl Control {
             }),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "taking the snapshot",
+                what: "taking the snapshot".into(),
                 limit: CAPTURE_LIMIT,
             }),
         }

@@ -85,7 +85,7 @@ impl Jail {
             .await
             .map(drop)
             .map_err(|_| Error::Timeout {
-                what: "the sandbox's end",
+                what: "the sandbox's end".into(),
                 limit: DEATH_LIMIT,
             })
     }

@@ -213,7 +213,7 @@ pub fn wait_until_released(image: &Path) -> Result<()> {
     while is_attached(image)? {
         if start.elapsed() > RELEASE_LIMIT {
             return Err(Error::Timeout {
-                what: "letting go of the sandbox's disk",
+                what: "letting go of the sandbox's disk".into(),
                 limit: RELEASE_LIMIT,
             });
         }

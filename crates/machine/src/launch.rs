@@ -240,7 +240,7 @@ pub(crate) fn without_a_word() -> Error {
 
 fn too_long() -> Error {
     Error::Timeout {
-        what: "starting the sandbox",
+        what: "starting the sandbox".into(),
         limit: START_LIMIT,
     }
 }

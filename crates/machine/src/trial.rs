@@ -50,7 +50,7 @@ impl Trial {
 pub async fn trial(machine: &Machine, runtime: &dyn Runtime, template: &Template) -> Result<Trial> {
     let done = trial_until(machine, runtime, template, pending()).await?;
     done.ok_or(Error::Timeout {
-        what: "a trial sandbox",
+        what: "a trial sandbox".into(),
         limit: LIMIT,
     })
 }
@@ -89,7 +89,7 @@ pub async fn trial_until(
     };
     let ended = candidate.remove_all_of(&spec.id).await;
     let mut steps = done.unwrap_or(Err(Error::Timeout {
-        what: "a trial sandbox",
+        what: "a trial sandbox".into(),
         limit: LIMIT,
     }))?;
     ended?;
@@ -130,7 +130,7 @@ impl Candidate<'_> {
         timeout(ANSWER_LIMIT, self.ask(&spec.id))
             .await
             .map_err(|_| Error::Timeout {
-                what: "the answer of a trial sandbox",
+                what: "the answer of a trial sandbox".into(),
                 limit: ANSWER_LIMIT,
             })??;
         did("answered");

@@ -32,7 +32,7 @@ impl LocalNode {
             if entry.spec.snapshot.is_some() {
                 return Err(Error::Unsupported {
                     tier: entry.spec.tier,
-                    what: "a layer of what stands on a snapshot",
+                    what: "a layer of what stands on a snapshot".into(),
                 });
             }
             // From here on nobody dials it, and its end is no death.

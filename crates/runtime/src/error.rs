@@ -6,7 +6,7 @@ use soulbox_types::{SandboxId, SandboxState, TemplateId, Tier};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a node or runtime could not do what was asked. Callers branch on the variant. It can be sent
-/// from a node elsewhere: of an [`io::Error`] arrive its number and its text.
+/// from a node elsewhere: of an [`io::Error`] its number or its text arrives.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Error {
@@ -31,10 +31,7 @@ pub enum Error {
     #[error("it can never fit here: {what}")]
     TooLarge { what: String },
     #[error("{what} is not supported by the {tier} tier")]
-    Unsupported {
-        tier: Tier,
-        what: Cow<'static, str>,
-    },
+    Unsupported { tier: Tier, what: Cow<'static, str> },
     /// No weaker one takes its place.
     #[error("the {tier} tier is not available on this server: {reason}")]
     TierUnavailable { tier: Tier, reason: String },
@@ -73,6 +70,8 @@ mod io_error {
     #[derive(Serialize, Deserialize)]
     struct Sent {
         errno: Option<i32>,
+        /// Also where it was found without asking the kernel.
+        disk_full: bool,
         message: String,
     }
 
@@ -82,6 +81,7 @@ mod io_error {
     ) -> Result<S::Ok, S::Error> {
         let sent = Sent {
             errno: error.raw_os_error(),
+            disk_full: error.kind() == io::ErrorKind::StorageFull,
             message: Chain(error).to_string(),
         };
         sent.serialize(serializer)
@@ -90,11 +90,67 @@ mod io_error {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<io::Error, D::Error> {
-        let Sent { errno, message } = Sent::deserialize(deserializer)?;
-        Ok(match errno {
-            // Callers ask for it: no room on the disk, no descriptors.
+        let sent = Sent::deserialize(deserializer)?;
+        // Callers ask for these two: no room on the disk, no descriptors.
+        Ok(match sent.errno {
             Some(errno) => io::Error::from_raw_os_error(errno),
-            None => io::Error::other(message),
+            None if sent.disk_full => io::Error::new(io::ErrorKind::StorageFull, sent.message),
+            None => io::Error::other(sent.message),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(error: &Error) -> Error {
+        let text = serde_json::to_string(error).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn an_error_arrives_as_it_was_sent() {
+        let id: SandboxId = "isomewhere".parse().unwrap();
+        for error in [
+            Error::SandboxNotFound(id.clone()),
+            Error::WrongState {
+                id: id.clone(),
+                state: SandboxState::Paused,
+            },
+            Error::PortClosed { id, port: 80 },
+            Error::NoCapacity {
+                what: "memory".into(),
+                retry_after: Duration::from_millis(2500),
+            },
+            Error::Timeout {
+                what: "it".into(),
+                limit: Duration::from_secs(3),
+            },
+            Error::TierUnavailable {
+                tier: Tier::Gvisor,
+                reason: "no runsc".into(),
+            },
+        ] {
+            assert_eq!(format!("{:?}", sent(&error)), format!("{error:?}"));
+        }
+    }
+
+    #[test]
+    fn of_an_io_error_what_callers_ask_for_arrives() {
+        let source = |error: &Error| match error {
+            Error::Io { source, .. } => (source.kind(), source.raw_os_error(), source.to_string()),
+            other => panic!("{other}"),
+        };
+        for error in [
+            io::Error::from_raw_os_error(28),
+            io::Error::from_raw_os_error(24),
+            io::Error::from(io::ErrorKind::StorageFull),
+            io::Error::other("e2fsck: it is broken"),
+        ] {
+            let error = Error::io("writing", error);
+            let (kind, errno, text) = source(&error);
+            assert_eq!(source(&sent(&error)), (kind, errno, text));
+        }
     }
 }

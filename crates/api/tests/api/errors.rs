@@ -136,14 +136,14 @@ async fn of_the_node() {
         NodeError::TooLarge { what: text("it") },
         NodeError::Unsupported {
             tier: Tier::Jail,
-            what: "it",
+            what: "it".into(),
         },
         NodeError::TierUnavailable {
             tier: Tier::Gvisor,
             reason: text("it"),
         },
         NodeError::Timeout {
-            what: "it",
+            what: "it".into(),
             limit: Duration::from_secs(1),
         },
         NodeError::Start {

@@ -17,7 +17,7 @@ use soulbox_runtime::{
 };
 use soulbox_types::{
     EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    TenantId, Tier, UnixMillis,
+    TenantId, UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
@@ -196,7 +196,6 @@ impl MemoryNode {
         let status = SandboxStatus {
             spec: spec.into(),
             state: SandboxState::Running,
-            tier: Tier::Jail,
         };
         let id = status.spec.id.clone();
         let memory = Memory {
@@ -492,11 +491,11 @@ impl Node for MemoryNode {
 
     fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         for memory in self.sandboxes.lock().unwrap().values() {
-            let SandboxStatus { spec, state, tier } = &memory.status;
+            let SandboxStatus { spec, state } = &memory.status;
             if tenant.is_none_or(|tenant| *tenant == spec.tenant) {
                 each(Visited {
                     paused: memory.paused,
-                    ..Visited::new(spec, *state, *tier)
+                    ..Visited::new(spec, *state)
                 });
             }
         }

@@ -222,7 +222,7 @@ impl LocalNode {
             }
         });
         waited.await.map_err(|_| Error::Timeout {
-            what: "the first create",
+            what: "the first create".into(),
             limit: DESTROY_LIMIT,
         })?
     }

@@ -109,7 +109,7 @@ impl LocalNode {
             // The sender is dropped with the entry, which happens last.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Timeout {
-                what: "the sandbox's end",
+                what: "the sandbox's end".into(),
                 limit: DESTROY_LIMIT,
             }),
         }

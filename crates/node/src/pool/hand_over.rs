@@ -80,7 +80,7 @@ impl LocalNode {
         if PoolKey::of(request).as_ref() != Some(member) {
             return Err(Error::Unsupported {
                 tier: request.tier,
-                what: "this request for a waiting sandbox",
+                what: "this request for a waiting sandbox".into(),
             });
         }
         let mut entries = self.entries().lock();
@@ -140,7 +140,7 @@ impl LocalNode {
                 message: "it could not be made".to_owned(),
             }),
             Err(_) => Err(Error::Timeout {
-                what: "a sandbox of the pool that was being made",
+                what: "a sandbox of the pool that was being made".into(),
                 limit,
             }),
         }

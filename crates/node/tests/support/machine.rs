@@ -229,7 +229,7 @@ impl Runtime for MemoryRuntime {
             Some(Fails::Before) => return Err(no_space()),
             Some(Fails::Slowly) => {
                 return Err(Error::Timeout {
-                    what: "the end of its processes",
+                    what: "the end of its processes".into(),
                     limit: Duration::from_secs(1),
                 });
             }

@@ -77,7 +77,6 @@ impl FakeNode {
         let status = SandboxStatus {
             spec: spec.into(),
             state: SandboxState::Running,
-            tier: Tier::Jail,
         };
         Arc::new(Self {
             sandboxes: Mutex::new(HashMap::from([(id(), status)])),

@@ -133,11 +133,7 @@ impl Node for FakeNode {
             created_at: UnixMillis(0),
             deadline: UnixMillis(u64::MAX),
         };
-        each(Visited::new(
-            &spec.into(),
-            SandboxState::Running,
-            Tier::Jail,
-        ));
+        each(Visited::new(&spec.into(), SandboxState::Running));
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
         let closed = || Error::PortClosed {

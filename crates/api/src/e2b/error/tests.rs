@@ -60,7 +60,7 @@ fn of_sandboxes() -> Vec<Error> {
         Error::TooManySandboxes(5),
         Error::EndedDuringCreate(id()),
         Error::Timeout {
-            what: "it",
+            what: "it".into(),
             limit: LIMIT,
         },
         Error::Invalid(text("it is wrong")),
@@ -179,14 +179,14 @@ fn of_the_machine() -> Vec<Error> {
         NodeError::TooLarge { what: text("it") },
         NodeError::Unsupported {
             tier: Tier::Jail,
-            what: "it",
+            what: "it".into(),
         },
         NodeError::TierUnavailable {
             tier: Tier::Gvisor,
             reason: text("it"),
         },
         NodeError::Timeout {
-            what: "it",
+            what: "it".into(),
             limit: LIMIT,
         },
         NodeError::Start {
