@@ -89,9 +89,9 @@ impl Fleet {
     ) -> Result<Vec<Result<Subject, Failure>>, Error> {
         match self {
             Self::Own(own) => {
-                // One without a pool that nobody asks does nothing.
-                own.keep(|pool| pool == 0 || pools.contains(&pool), progress)
-                    .await;
+                // An idle one takes part all the same: its prepared slots are links and namespaces,
+                // which the kernel goes through for those of others.
+                own.keep(|pool| pools.contains(&pool), progress).await;
                 own.start(pools).await?;
                 let subjects = pools.iter().map(|pool| own.subject(*pool));
                 Ok(subjects.collect())
