@@ -137,6 +137,7 @@ mod tests {
         let store = Store::open(&dir.join(DATABASE)).await.unwrap();
         let config = ControlConfig {
             seed: Secret::random(),
+            default_tier: soulbox_types::Tier::default(),
             max_timeout: Duration::from_hours(1),
             default_limits: Limits::default(),
             max_sandboxes_per_tenant: 1,
