@@ -7,7 +7,7 @@ use soulbox_types::Secret;
 
 pub mod templates;
 
-/// A wish for a sandbox. Fields left out take the server's defaults.
+/// A request for a sandbox. Fields left out take the server's defaults.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSandbox {

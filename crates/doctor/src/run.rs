@@ -9,7 +9,7 @@ use soulbox_types::Tier;
 
 use crate::{
     Problem,
-    checks::{self, Scratch, sandbox::Tried},
+    checks::{self, Scratch, sandbox::TrialResult},
     report::{Check, Finding, Outcome, Report, TierReport},
 };
 
@@ -24,7 +24,7 @@ pub struct DoctorOptions {
     /// Where the server will listen, each with the option that chooses another address.
     pub addresses: Vec<(SocketAddr, &'static str)>,
     /// What came of a whole sandbox.
-    pub sandbox: Tried,
+    pub sandbox: TrialResult,
 }
 
 /// Tries everything. Blocking; some seconds at most, longer only where a virtual machine hangs.

@@ -13,7 +13,7 @@ pub struct JailConfig {
     pub volumes_dir: PathBuf,
     /// What sandboxes start from.
     pub templates: Arc<Templates>,
-    pub programs: soulbox_embed::Programs,
+    pub programs: soulbox_guest_programs::Programs,
     /// `None`: the first free one of a list.
     pub network_range: Option<Ipv4Net>,
     /// Private ranges that the operator opened for all sandboxes.

@@ -3,12 +3,12 @@
 mod admission;
 mod forwarder;
 mod message;
-mod questions;
+mod query_limiter;
 mod rate;
 mod upstream;
 mod wildcard;
 
 pub(crate) use forwarder::Forwarder;
+pub(crate) use query_limiter::QueryLimiter;
 pub use questions::NameStats;
-pub(crate) use questions::Questions;
 pub use wildcard::wildcard_dns;

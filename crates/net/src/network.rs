@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::dns::{NameStats, Questions};
+use crate::dns::{NameStats, QueryLimiter};
 use crate::error::Doing;
 use crate::firewall::{self, Watch};
 use crate::names::Names;
@@ -37,7 +37,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Inner {
     host: Arc<Host>,
-    questions: Arc<Questions>,
+    questions: Arc<QueryLimiter>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -45,7 +45,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.host.book.drain_ready();
+        self.host.slot_table.drain_ready();
     }
 }
 
@@ -100,18 +100,18 @@ impl Network {
         let deadline = Instant::now() + COMING;
         loop {
             // Registered before looking: what comes in between is not missed.
-            let mut came = pin!(host.book.came.notified());
+            let mut came = pin!(host.slot_table.came.notified());
             came.as_mut().enable();
             if self.inner.stop.is_cancelled() {
                 return Err(Error::Closed);
             }
-            if let Some(slot) = host.book.take_ready() {
+            if let Some(slot) = host.slot_table.take_ready() {
                 return Ok(slot);
             }
-            if let Some(lease) = host.book.lease() {
+            if let Some(lease) = host.slot_table.lease() {
                 return host.build(lease).await;
             }
-            if !host.book.is_one_coming() || timeout_at(deadline, came).await.is_err() {
+            if !host.slot_table.is_one_coming() || timeout_at(deadline, came).await.is_err() {
                 return Err(Error::NoCapacity {
                     max: host.config.max_slots,
                 });
@@ -128,10 +128,13 @@ impl Network {
         policy: &EgressPolicy,
     ) -> Result<Slot, Error> {
         let host = &self.inner.host;
-        let lease = host.book.claim(index).ok_or_else(|| Error::NotAdoptable {
-            index,
-            why: "its link is gone, or another sandbox has it".to_owned(),
-        })?;
+        let lease = host
+            .slot_table
+            .claim(index)
+            .ok_or_else(|| Error::NotAdoptable {
+                index,
+                why: "its link is gone, or another sandbox has it".to_owned(),
+            })?;
         host.adopt(lease, netns, policy).await
     }
 
@@ -143,11 +146,11 @@ impl Network {
 
     /// Whether nobody has this slot and the last sandbox that had it is gone.
     pub fn is_free(&self, index: u32) -> bool {
-        self.inner.host.book.is_free(index)
+        self.inner.host.slot_table.is_free(index)
     }
 
     pub fn stats(&self) -> NetStats {
-        self.inner.host.book.stats()
+        self.inner.host.slot_table.stats()
     }
 
     /// Questions for names since the start.
@@ -170,11 +173,11 @@ impl Network {
         if timeout(CLOSING, tasks.wait()).await.is_err() {
             tracing::warn!("the network's tasks did not end in time");
         }
-        host.book.drain_ready();
+        host.slot_table.drain_ready();
         let start = Instant::now();
         while let Some(link) = host.present_link().await {
             // A slot that was being built for the pool counts as used until it is dropped again.
-            let limit = if host.book.stats().used > 0 {
+            let limit = if host.slot_table.stats().used > 0 {
                 BUILDING
             } else {
                 CLOSING
@@ -230,6 +233,6 @@ async fn reclaim(tag: &str) -> Result<(), Error> {
     tokio::task::spawn_blocking(remove_links)
         .await
         .map_err(|error| Error::kernel("removing links", std::io::Error::other(error)))??;
-    // The rules go last, after the last cable they guard.
+    // The rules go last, after the last veth pair they guard.
     firewall::remove(&table).await
 }

@@ -84,7 +84,7 @@ impl World {
         let jail = Jail::open(JailConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
-            programs: soulbox_embed::install(&data_dir.join("bin")).unwrap(),
+            programs: soulbox_guest_programs::install(&data_dir.join("bin")).unwrap(),
             data_dir: data_dir.clone(),
             templates: Arc::clone(&templates),
             network_range: None,

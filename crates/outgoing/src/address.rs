@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use crate::elsewhere::is_elsewhere;
+use crate::route::is_elsewhere;
 
 /// Whether connecting to it leads out of the operator's network, this machine included. To be asked
 /// of the address itself, right before: interfaces change.

@@ -3,9 +3,9 @@
 use http::{Extensions, Request};
 use hyper_util::client::legacy::connect::capture_connection;
 
-use crate::{Heads, interim::count};
+use crate::{InterimLimit, interim::count};
 
-/// As [`Heads::watch`]. Connections of the pool are [bounded](Heads::bound), and tell their [`Heads`]
+/// As [`InterimLimit::watch`]. Connections of the pool are [bounded](Heads::bound), and tell their [`InterimLimit`]
 /// as an extra of `Connected`.
 pub fn watch_pooled<B>(request: &mut Request<B>) {
     let captured = capture_connection(request);
@@ -14,8 +14,8 @@ pub fn watch_pooled<B>(request: &mut Request<B>) {
         if let Some(connected) = captured.connection_metadata().as_ref() {
             connected.get_extras(&mut extras);
         }
-        if let Some(heads) = extras.get::<Heads>() {
-            heads.flood();
+        if let Some(interim_limit) = extras.get::<InterimLimit>() {
+            interim_limit.flood();
         }
     });
 }

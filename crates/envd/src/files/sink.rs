@@ -1,4 +1,4 @@
-//! Writes an upload to its file, some pieces at a time, while the next are received.
+//! Writes an upload to its file, some chunks at a time, while the next are received.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ const BATCH: usize = 256 << 10;
 const SMALL: usize = 64 << 10;
 /// Emptying a file of this size keeps others waiting.
 const MUCH: i64 = 8 << 20;
-/// A smaller piece is copied: however small, it may keep a whole receive buffer alive.
+/// A smaller chunk is copied: however small, it may keep a whole receive buffer alive.
 const WORTH_KEEPING: usize = 16 << 10;
 
 pub(super) struct FileSink {
@@ -107,10 +107,10 @@ impl FileSink {
     }
 }
 
-/// Pieces to be written together.
+/// Chunks to be written together.
 #[derive(Default)]
 struct Batch {
-    pieces: Vec<Bytes>,
+    chunks: Vec<Bytes>,
     /// Small ones, after all the others.
     copied: BytesMut,
     length: usize,
@@ -123,20 +123,20 @@ impl Batch {
             self.copied.extend_from_slice(&data);
         } else {
             self.keep_copied();
-            self.pieces.push(data);
+            self.chunks.push(data);
         }
     }
 
     fn keep_copied(&mut self) {
         if !self.copied.is_empty() {
-            self.pieces.push(self.copied.split().freeze());
+            self.chunks.push(self.copied.split().freeze());
         }
     }
 
     /// Blocking.
     fn write_to(mut self, mut file: &File) -> io::Result<()> {
         self.keep_copied();
-        let mut slices: Vec<IoSlice<'_>> = self.pieces.iter().map(|p| IoSlice::new(p)).collect();
+        let mut slices: Vec<IoSlice<'_>> = self.chunks.iter().map(|p| IoSlice::new(p)).collect();
         let mut left = slices.as_mut_slice();
         while !left.is_empty() {
             match file.write_vectored(left) {

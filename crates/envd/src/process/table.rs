@@ -9,7 +9,7 @@ use std::{
 use super::{
     ring::Budget,
     running::{Exit, Process},
-    shortage::Explained,
+    shortage::OomTracker,
 };
 use crate::proto::process::ProcessSelector;
 
@@ -22,7 +22,7 @@ pub(crate) struct Table {
     ended: RefCell<VecDeque<Rc<Process>>>,
     pub(super) budget: Budget,
     pub(super) started: Cell<u64>,
-    shortages: Explained,
+    shortages: OomTracker,
 }
 
 impl Table {

@@ -12,8 +12,8 @@ use std::{
 };
 
 use async_trait::async_trait;
-use soulbox_guest::{
-    CopyIn, Dial, Error, Guest, GuestCommand, GuestExit, InitUpdate, OutputStream,
+use soulbox_envd_client::{
+    CommandSpec, CopyRequest, Dial, EnvdClient, Error, InitUpdate, OutputStream, ProcessExit,
 };
 use soulbox_runtime::DynStream;
 use soulbox_types::Secret;
@@ -39,15 +39,15 @@ impl Dial for Loopback {
     }
 }
 
-fn guest(envd: &Envd, token: Option<&str>) -> Guest {
-    Guest::with_tokens(
+fn guest(envd: &Envd, token: Option<&str>) -> EnvdClient {
+    EnvdClient::with_tokens(
         Arc::new(Loopback(envd.port)),
         Secret::new(NODE_TOKEN),
         token.map(Secret::new),
     )
 }
 
-fn with_guest<T>(test: impl AsyncFnOnce(&Envd, Guest) -> T) -> T {
+fn with_guest<T>(test: impl AsyncFnOnce(&Envd, EnvdClient) -> T) -> T {
     let envd = Envd::with_token(Some("secret"));
     let guest = guest(&envd, Some("secret"));
     tokio::runtime::Runtime::new()
@@ -55,16 +55,19 @@ fn with_guest<T>(test: impl AsyncFnOnce(&Envd, Guest) -> T) -> T {
         .block_on(test(&envd, guest))
 }
 
-fn shell(script: &str) -> GuestCommand {
-    GuestCommand {
+fn shell(script: &str) -> CommandSpec {
+    CommandSpec {
         program: "/bin/bash".into(),
         args: vec!["-c".into(), script.into()],
         user: "root".into(),
-        ..GuestCommand::default()
+        ..CommandSpec::default()
     }
 }
 
-async fn run(guest: &Guest, command: &GuestCommand) -> (Result<GuestExit, Error>, String, String) {
+async fn run(
+    guest: &EnvdClient,
+    command: &CommandSpec,
+) -> (Result<ProcessExit, Error>, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut output = |stream, bytes: &[u8]| match stream {
         OutputStream::Stdout => stdout.extend_from_slice(bytes),
@@ -90,7 +93,7 @@ fn a_command_runs_as_its_user_and_its_output_and_end_are_told() {
         command.cwd = Some("/usr".into());
         command.env = BTreeMap::from([("MINE".into(), "yes".into())]);
         let (exit, stdout, stderr) = run(&guest, &command).await;
-        assert_eq!(exit.unwrap(), GuestExit::Code(3));
+        assert_eq!(exit.unwrap(), ProcessExit::Code(3));
         assert_eq!(
             (stdout.as_str(), stderr.as_str()),
             ("daemon\n/usr\nyes\n", "oops\n")
@@ -106,7 +109,7 @@ fn a_command_runs_as_its_user_and_its_output_and_end_are_told() {
 #[test]
 fn an_unknown_user_is_refused_in_envds_words() {
     with_guest(async |_, guest| {
-        let command = GuestCommand::login_shell("whoami", "root123");
+        let command = CommandSpec::login_shell("whoami", "root123");
         let (exit, ..) = run(&guest, &command).await;
         let error = exit.unwrap_err();
         assert_eq!(error.code(), Some("unauthenticated"));
@@ -136,7 +139,7 @@ fn a_wrong_token_is_refused_and_a_closed_port_is_unreachable() {
             let (exit, ..) = run(&guest(&envd, token), &shell("true")).await;
             assert_eq!(exit.unwrap_err().code(), Some("unauthenticated"));
         }
-        let nobody = Guest::with_tokens(Arc::new(Loopback(1)), Secret::new("x"), None);
+        let nobody = EnvdClient::with_tokens(Arc::new(Loopback(1)), Secret::new("x"), None);
         let (exit, ..) = run(&nobody, &shell("true")).await;
         assert!(matches!(exit, Err(Error::Unreachable(_))));
     });
@@ -188,8 +191,8 @@ fn a_started_process_outlives_its_handle_and_tells_its_end() {
 
         let script = "head -c 20000 /dev/zero | tr '\\0' x; echo end >&2; exit 7";
         let mut process = guest.start(&shell(script)).await.unwrap();
-        assert_eq!(process.exited().await.unwrap(), GuestExit::Code(7));
-        assert_eq!(process.exited().await.unwrap(), GuestExit::Code(7));
+        assert_eq!(process.exited().await.unwrap(), ProcessExit::Code(7));
+        assert_eq!(process.exited().await.unwrap(), ProcessExit::Code(7));
         let tail = process.tail();
         assert_eq!(tail.len(), 8 << 10);
         assert!(tail.ends_with("end\n") || tail.contains("xend\n"), "{tail}");
@@ -255,13 +258,13 @@ fn files_go_in_and_come_out_again() {
         let source = tempfile::tempdir().unwrap();
         fs::create_dir(source.path().join("sub")).unwrap();
         fs::write(source.path().join("sub/f"), vec![9; 3 << 20]).unwrap();
-        let copy = CopyIn {
+        let copy = CopyRequest {
             src: ".".into(),
             dest: "in &+%".into(),
             owner: "daemon:root".into(),
             mode: "0711".into(),
             workdir: envd.home.path().to_str().unwrap().into(),
-            ..CopyIn::default()
+            ..CopyRequest::default()
         };
         let bytes = archive(source.path()).await;
         guest.copy_in(&copy, io::Cursor::new(bytes)).await.unwrap();
@@ -270,10 +273,10 @@ fn files_go_in_and_come_out_again() {
 
         // Out of one place and into another, as COPY --from does.
         let tree = guest.tree(target.to_str().unwrap()).await.unwrap();
-        let again = CopyIn {
+        let again = CopyRequest {
             dest: envd.home.path().join("again").to_str().unwrap().into(),
             keep_owners: true,
-            ..CopyIn::default()
+            ..CopyRequest::default()
         };
         guest.copy_in(&again, tree).await.unwrap();
         let listing = "cd \"$1\" && find . -printf '%P %U:%G %m %s\\n' | sort";
@@ -294,10 +297,10 @@ fn files_go_in_and_come_out_again() {
 fn refused_copies_and_trees_tell_why() {
     with_guest(async |envd, guest| {
         let source = tempfile::tempdir().unwrap();
-        let copy = CopyIn {
+        let copy = CopyRequest {
             src: "not-there".into(),
             dest: envd.home.path().join("x").to_str().unwrap().into(),
-            ..CopyIn::default()
+            ..CopyRequest::default()
         };
         let bytes = archive(source.path()).await;
         let refused = guest.copy_in(&copy, io::Cursor::new(bytes)).await;
@@ -338,9 +341,9 @@ impl AsyncRead for Broken {
 #[test]
 fn an_archive_that_cannot_be_read_here_is_our_own_error() {
     with_guest(async |envd, guest| {
-        let copy = CopyIn {
+        let copy = CopyRequest {
             dest: envd.home.path().join("x").to_str().unwrap().into(),
-            ..CopyIn::default()
+            ..CopyRequest::default()
         };
         let copied = guest.copy_in(&copy, Broken(300)).await;
         assert!(matches!(copied, Err(Error::Archive(_))), "{copied:?}");
@@ -360,9 +363,9 @@ fn a_dropped_copy_and_a_dropped_tree_leave_nothing() {
                 })
                 .count()
         };
-        let copy = CopyIn {
+        let copy = CopyRequest {
             dest: home.join("x").to_str().unwrap().into(),
-            ..CopyIn::default()
+            ..CopyRequest::default()
         };
         let (reader, mut writer) = tokio::io::duplex(64);
         {
@@ -386,7 +389,7 @@ fn a_dropped_copy_and_a_dropped_tree_leave_nothing() {
     });
 }
 
-fn _is_send(guest: &Guest, command: &GuestCommand) -> impl Future + Send {
+fn _is_send(guest: &EnvdClient, command: &CommandSpec) -> impl Future + Send {
     let guest = guest.clone();
     let command = command.clone();
     async move { guest.run(&command, &mut |_, _| {}, LIMIT).await }

@@ -27,7 +27,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Event, Execution, Lost, Mode, Outcome, Process, Step, Stream, launcher::Folder};
+use super::{Event, Execution, KernelLost, Mode, Outcome, Process, Step, Stream, launcher::Folder};
 use crate::language::shell_quoted;
 
 const START: Duration = Duration::from_secs(20);
@@ -114,17 +114,19 @@ impl Kernel {
         })
     }
 
-    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, Lost> {
+    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, KernelLost> {
         let (steps, execution) = Execution::channel();
         if self.shared.lost.get() || self.process.exit().is_some() {
-            return Err(Lost);
+            return Err(KernelLost);
         }
         if mode == Mode::Visible {
             if !code.trim().is_empty() {
                 self.count.set(self.count.get() + 1);
             }
             let accepted = Event::Accepted(self.count.get().max(1));
-            steps.try_send(Step::Event(accepted)).map_err(|_| Lost)?;
+            steps
+                .try_send(Step::Event(accepted))
+                .map_err(|_| KernelLost)?;
         }
         *self.shared.current.borrow_mut() = Some(steps);
         let code = code.replace('\0', "");
@@ -136,7 +138,7 @@ impl Kernel {
             Ok(execution)
         } else {
             self.shared.lost.set(true);
-            Err(Lost)
+            Err(KernelLost)
         }
     }
 
@@ -179,7 +181,7 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
                             _ => break,
                         }
                     }
-                    tell(&shared, decoder.decode(&chunk[..length])).await;
+                    send_text(&shared, decoder.decode(&chunk[..length])).await;
                 }
             },
             prompt = prompts.read_u8() => {
@@ -188,9 +190,9 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
                 }
                 // All that the cell wrote is in the pipe by now.
                 while let Ok(length @ 1..) = output.try_read(&mut chunk) {
-                    tell(&shared, decoder.decode(&chunk[..length])).await;
+                    send_text(&shared, decoder.decode(&chunk[..length])).await;
                 }
-                tell(&shared, decoder.rest()).await;
+                send_text(&shared, decoder.rest()).await;
                 let current = shared.current.borrow_mut().take();
                 if let Some(steps) = current {
                     let _nobody_listens = steps.send(Step::End(Outcome::Done)).await;
@@ -202,7 +204,7 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
     shared.current.borrow_mut().take();
 }
 
-async fn tell(shared: &Shared, text: String) {
+async fn send_text(shared: &Shared, text: String) {
     let steps = shared.current.borrow().clone();
     if let Some(steps) = steps.filter(|_| !text.is_empty()) {
         let event = Event::Text(Stream::Stdout, text);

@@ -17,7 +17,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Execution, Lost, Mode, Outcome, Process, Step, launcher::Folder, spec::Interrupt};
+use super::{
+    Execution, KernelLost, Mode, Outcome, Process, Step, launcher::Folder, spec::Interrupt,
+};
 use crate::{
     jupyter::{Broadcast, Connection, ExecuteReply, Session},
     zmtp::{self, SocketType},
@@ -136,7 +138,7 @@ impl Kernel {
             }
             self.send(&self.shell, "kernel_info_request", &json!({}))
                 .await
-                .map_err(|Lost| Error::Silent)?;
+                .map_err(|KernelLost| Error::Silent)?;
             let _asked_again = timeout(pause, self.greeted()).await;
             pause = (pause * 2).min(Duration::from_secs(2));
         }
@@ -149,7 +151,7 @@ impl Kernel {
         }
     }
 
-    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, Lost> {
+    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, KernelLost> {
         let content = json!({
             "code": code,
             "silent": mode == Mode::Silent,
@@ -161,10 +163,10 @@ impl Kernel {
         let (request, parts) = self
             .session
             .request("execute_request", &content)
-            .map_err(|_| Lost)?;
+            .map_err(|_| KernelLost)?;
         let (steps, execution) = Execution::channel();
         if self.shared.lost.get() {
-            return Err(Lost);
+            return Err(KernelLost);
         }
         *self.shared.current.borrow_mut() = Some(Current {
             request,
@@ -196,19 +198,26 @@ impl Kernel {
         channel: &Mutex<zmtp::Sender>,
         kind: &str,
         content: &serde_json::Value,
-    ) -> Result<(), Lost> {
-        let (_, parts) = self.session.request(kind, content).map_err(|_| Lost)?;
+    ) -> Result<(), KernelLost> {
+        let (_, parts) = self
+            .session
+            .request(kind, content)
+            .map_err(|_| KernelLost)?;
         self.deliver(channel, &parts).await
     }
 
-    async fn deliver(&self, channel: &Mutex<zmtp::Sender>, parts: &[Vec<u8>]) -> Result<(), Lost> {
+    async fn deliver(
+        &self,
+        channel: &Mutex<zmtp::Sender>,
+        parts: &[Vec<u8>],
+    ) -> Result<(), KernelLost> {
         let sent = timeout(SEND, async { channel.lock().await.send(parts).await }).await;
         if matches!(sent, Ok(Ok(()))) {
             return Ok(());
         }
         // What was sent halfway leaves the channel unusable.
         self.shared.lose();
-        Err(Lost)
+        Err(KernelLost)
     }
 }
 

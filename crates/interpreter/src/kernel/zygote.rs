@@ -140,11 +140,11 @@ impl Zygote {
         cwd: &Path,
     ) -> io::Result<Process> {
         let request = json!({"connection_file": connection_file, "cwd": cwd});
-        let (tell, started) = oneshot::channel();
+        let (sender, started) = oneshot::channel();
         {
             // One lock for both: answers come in the order of the requests.
             let mut sink = self.sink.lock().await;
-            self.shared.started.borrow_mut().push_back(tell);
+            self.shared.started.borrow_mut().push_back(sender);
             timeout(FORK, sink.write_all(format!("{request}\n").as_bytes())).await??;
         }
         let Started { pid, exit } = timeout(FORK, started)

@@ -139,14 +139,14 @@ async fn serve_tcp(listener: &TcpListener, zone: &Arc<Zone>) {
 }
 
 async fn converse(mut stream: TcpStream, zone: &Zone) -> io::Result<()> {
-    let turn = async |stream: &mut TcpStream| {
+    let exchange = async |stream: &mut TcpStream| {
         let mut query = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut query).await?;
         let reply = zone.reply(&query).ok_or(io::ErrorKind::InvalidData)?;
         stream.write_all(&framed(&reply)?).await
     };
     loop {
-        timeout(IDLE, turn(&mut stream))
+        timeout(IDLE, exchange(&mut stream))
             .await
             .map_err(|_| io::ErrorKind::TimedOut)??;
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_guest::{Guest, RuntimeDial};
+use soulbox_envd_client::{EnvdClient, RuntimeDial};
 use soulbox_runtime::{Error, PoolKey, Result, Stats};
 use soulbox_template::Template;
 use soulbox_types::{
@@ -221,7 +221,7 @@ impl LocalNode {
     /// A template need not have what is rehearsed with: it is only slower then.
     async fn rehearse(&self, spec: &SandboxSpec) {
         let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
-        if let Err(error) = Guest::new(Arc::new(dial), spec).rehearse().await {
+        if let Err(error) = EnvdClient::new(Arc::new(dial), spec).warm_up().await {
             tracing::debug!(sandbox = %spec.id, %error, "its first start was not rehearsed");
         }
     }

@@ -31,13 +31,13 @@ pub(crate) struct BenchArgs {
     /// What to measure; everything when none is named (see --list)
     #[arg(value_name = "SUITE", value_parser = clap::value_parser!(Suite))]
     pub suites: Vec<Suite>,
-    /// Tell what can be measured
+    /// List what can be measured
     #[arg(long)]
     pub list: bool,
     /// Few rounds and small sizes: whether it works, not how fast
     #[arg(long)]
     pub quick: bool,
-    /// Timed rounds of each way [default: 50]
+    /// Timed rounds of each contender [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// Sandboxes of a burst, and of the staggered run [default: 100]

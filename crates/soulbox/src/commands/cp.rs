@@ -22,7 +22,7 @@ mod progress;
 mod remote;
 mod target;
 
-use flow::Flow;
+use flow::ChunkStream;
 use progress::Progress;
 use target::{last_name, means_contents};
 
@@ -91,7 +91,7 @@ impl Side {
         }
     }
 
-    fn content(self) -> Flow {
+    fn content(self) -> ChunkStream {
         match self {
             Self::Local(path) => local::read(path),
             Self::Standard => local::standard_input(),
@@ -99,7 +99,7 @@ impl Side {
         }
     }
 
-    fn archive(self) -> Flow {
+    fn archive(self) -> ChunkStream {
         match self {
             Self::Local(path) => archive::pack(path),
             Self::Standard => local::standard_input(),
@@ -107,7 +107,7 @@ impl Side {
         }
     }
 
-    async fn take(self, origin: &Origin, flow: Flow) -> Result<()> {
+    async fn take(self, origin: &Origin, flow: ChunkStream) -> Result<()> {
         match self {
             Self::Local(path) => local::take(&path, origin, flow).await,
             Self::Sandbox(envd, path) => remote::take(&envd, &path, origin, flow).await,

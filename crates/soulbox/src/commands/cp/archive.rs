@@ -11,11 +11,11 @@ use bytes::{Buf, Bytes};
 use tar::{Archive, Builder, EntryType};
 use tokio::sync::mpsc;
 
-use super::flow::{CHUNK, Flow, Sink};
+use super::flow::{CHUNK, ChunkStream, Sink};
 use crate::report::warning;
 
-pub(super) fn pack(folder: PathBuf) -> Flow {
-    Flow::spawn_blocking(move |sink| {
+pub(super) fn pack(folder: PathBuf) -> ChunkStream {
+    ChunkStream::spawn_blocking(move |sink| {
         let out = io::BufWriter::with_capacity(CHUNK, SinkWriter { sink });
         let mut builder = Builder::new(out);
         builder.follow_symlinks(false);
@@ -30,7 +30,7 @@ pub(super) fn pack(folder: PathBuf) -> Flow {
     })
 }
 
-pub(super) async fn unpack(folder: PathBuf, mut flow: Flow) -> Result<()> {
+pub(super) async fn unpack(folder: PathBuf, mut flow: ChunkStream) -> Result<()> {
     let (sender, receiver) = mpsc::channel(2);
     let unpacking = tokio::task::spawn_blocking(move || {
         unpack_into(

@@ -19,13 +19,13 @@ pub(super) type Sink = mpsc::Sender<io::Result<Bytes>>;
 /// What a source gives. A source that fails says so in the chunks too: the sink must not take a
 /// beginning for the whole.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct ChunkStream {
     pub chunks: Chunks,
     source: JoinHandle<Result<()>>,
     progress: Option<Progress>,
 }
 
-impl Flow {
+impl ChunkStream {
     pub(super) fn spawn<F>(source: impl FnOnce(Sink) -> F) -> Self
     where
         F: Future<Output = Result<()>> + Send + 'static,

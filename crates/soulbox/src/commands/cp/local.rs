@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Origin, archive,
-    flow::{CHUNK, Flow, Sink},
+    flow::{CHUNK, ChunkStream, Sink},
     target::{last_name, means_contents, says_folder},
 };
 
@@ -31,16 +31,16 @@ pub(super) fn origin(path: &Path) -> Result<Origin> {
     })
 }
 
-pub(super) fn read(path: PathBuf) -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn read(path: PathBuf) -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         let shown = path.display().to_string();
         let file = File::open(&path).await.with_context(|| shown.clone())?;
         pour(file, &sink).await.context(shown)
     })
 }
 
-pub(super) fn standard_input() -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn standard_input() -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         pour(tokio::io::stdin(), &sink)
             .await
             .context("standard input")
@@ -58,11 +58,11 @@ async fn pour(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
     }
 }
 
-pub(super) async fn standard_output(flow: Flow) -> Result<()> {
+pub(super) async fn standard_output(flow: ChunkStream) -> Result<()> {
     fill(tokio::io::stdout(), flow).await
 }
 
-pub(super) async fn take(path: &Path, origin: &Origin, flow: Flow) -> Result<()> {
+pub(super) async fn take(path: &Path, origin: &Origin, flow: ChunkStream) -> Result<()> {
     let is_folder = path.is_dir();
     let own_name = is_folder || says_folder(&path.to_string_lossy());
     let target = match &origin.name {
@@ -88,7 +88,7 @@ pub(super) async fn take(path: &Path, origin: &Origin, flow: Flow) -> Result<()>
     Ok(())
 }
 
-async fn fill(mut to: impl AsyncWrite + Unpin, mut flow: Flow) -> Result<()> {
+async fn fill(mut to: impl AsyncWrite + Unpin, mut flow: ChunkStream) -> Result<()> {
     let filled = async {
         while let Some(chunk) = flow.next().await? {
             to.write_all(&chunk).await?;

@@ -12,7 +12,7 @@ use soulbox_client::{
 
 use super::{
     Origin,
-    flow::Flow,
+    flow::ChunkStream,
     target::{join, says_folder},
 };
 use crate::report::{advice, warning};
@@ -22,8 +22,8 @@ const MAX_COMPLAINT: usize = 2048;
 /// GNU tar's exit code when something changed while it was read.
 const CHANGED_MEANWHILE: u8 = 1;
 
-pub(super) fn read(envd: Envd, path: String) -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn read(envd: Envd, path: String) -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         let mut download = envd.download(&path).await.with_context(|| path.clone())?;
         while let Some(chunk) = download.chunk().await? {
             if sink.send(Ok(chunk)).await.is_err() {
@@ -34,8 +34,8 @@ pub(super) fn read(envd: Envd, path: String) -> Flow {
     })
 }
 
-pub(super) fn pack(envd: Envd, path: String) -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn pack(envd: Envd, path: String) -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         // Relative paths are envd's to resolve; tar would start elsewhere.
         let folder = envd.stat(&path).await?.path;
         let mut process = tar(&envd, &["-cf", "-", "-C", &folder, "."], false).await?;
@@ -62,7 +62,12 @@ pub(super) fn pack(envd: Envd, path: String) -> Flow {
     })
 }
 
-pub(super) async fn take(envd: &Envd, path: &str, origin: &Origin, flow: Flow) -> Result<()> {
+pub(super) async fn take(
+    envd: &Envd,
+    path: &str,
+    origin: &Origin,
+    flow: ChunkStream,
+) -> Result<()> {
     let there = match envd.stat(path).await {
         Ok(entry) => Some(entry.kind),
         Err(error) if error.is_not_found() => None,
@@ -84,7 +89,7 @@ pub(super) async fn take(envd: &Envd, path: &str, origin: &Origin, flow: Flow) -
     }
 }
 
-async fn write(envd: &Envd, target: &str, origin: &Origin, flow: Flow) -> Result<()> {
+async fn write(envd: &Envd, target: &str, origin: &Origin, flow: ChunkStream) -> Result<()> {
     let (chunks, outcome) = flow.split();
     let uploaded = envd
         .upload(target, None, chunks)
@@ -115,7 +120,7 @@ async fn set_mode(envd: &Envd, target: &str, mode: u32) {
     }
 }
 
-async fn unpack(envd: &Envd, target: &str, mut flow: Flow) -> Result<()> {
+async fn unpack(envd: &Envd, target: &str, mut flow: ChunkStream) -> Result<()> {
     let begun = async {
         envd.make_directory(target).await?;
         let folder = envd.stat(target).await?.path;

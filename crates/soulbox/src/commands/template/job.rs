@@ -16,8 +16,8 @@ use super::{
     upload,
 };
 use crate::{
-    args::BuildSettings, context::Server, interrupts::Interrupts, output, pack::Archive, report,
-    words::as_options,
+    args::BuildSettings, context::Server, interrupts::Interrupts, option_names::as_options, output,
+    pack::Archive, report,
 };
 
 /// A build that only has to be sent.
@@ -40,7 +40,7 @@ pub(super) struct Started {
 pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> Result<u8> {
     let started = Instant::now();
     let mut interrupts = Interrupts::listen()?;
-    let wish = RequestBuild {
+    let request = RequestBuild {
         name: job.name.clone(),
         tags: settings.more_tags.clone(),
         resources: Resources {
@@ -51,7 +51,7 @@ pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> 
         },
     };
     let requested = tokio::select! {
-        requested = server.client.request_build(&wish) => {
+        requested = server.client.request_build(&request) => {
             requested.map_err(|error| server.explain(as_options(error)))?
         }
         code = interrupts.next() => return Ok(code),
