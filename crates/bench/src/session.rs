@@ -127,7 +127,7 @@ fn stays(server: &Path, sandboxes: usize) -> String {
 /// A server removes its own folder when it has ended its sandboxes, also one that ends by itself
 /// because the run was interrupted; only then may the rest go. Returns the folders that stay.
 async fn remove(scratch: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
-    let mut patience = StallDetector::new(limit);
+    let mut stall = StallDetector::new(limit);
     loop {
         let servers = match servers_in(scratch).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -143,7 +143,7 @@ async fn remove(scratch: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
         for server in &servers {
             left += living(server).await;
         }
-        if !patience.lasts(left) {
+        if !stall.is_progressing(left) {
             return Ok(servers);
         }
         sleep(LOOK_AGAIN).await;

@@ -94,13 +94,13 @@ impl Target {
     }
 
     async fn make(&self, template: &str, seconds: u32) -> Result<TestSandbox, Failure> {
-        let wish = CreateSandbox {
+        let request = CreateSandbox {
             template: template.to_owned(),
             timeout: Some(seconds),
             metadata: self.label.metadata(),
             ..CreateSandbox::default()
         };
-        Ok(self.enter(self.client.create(&wish).await?))
+        Ok(self.enter(self.client.create(&request).await?))
     }
 
     fn enter(&self, sandbox: Sandbox) -> TestSandbox {

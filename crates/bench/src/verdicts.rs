@@ -146,7 +146,7 @@ fn population(results: Results<'_>) -> Vec<Verdict> {
         few = unless_few(alive);
         let failures = row.summary.map_or(0, |summary| summary.failures);
         verdicts.push(Verdict {
-            promise: "every sandbox of a crowd answers an exec".to_owned(),
+            promise: "every one of many sandboxes answers an exec".to_owned(),
             measured: format!("{answered:.0} of {alive:.0}"),
             kept: Some(failures == 0 && answered >= alive && alive > 0.0),
         });
@@ -165,10 +165,10 @@ fn population(results: Results<'_>) -> Vec<Verdict> {
             };
             let found = group.rows.iter().find(of);
             let times = found.and_then(|row| results.figure("scale", &row.name, scale::TIMES));
-            // A create is mostly the kernel's work, which has more to do in a crowd.
+            // A create is mostly the kernel's work, which has more to do among many sandboxes.
             let most = if operation == "create" { 2.0 } else { 1.5 };
             let promise =
-                format!("{operation} in a crowd: at most {most} times as long as among 10");
+                format!("{operation} among many: at most {most} times as long as among 10");
             verdicts.push(results.verdict(promise, times, Bound::AtMost(most), " times"));
         }
     }
@@ -320,10 +320,10 @@ mod tests {
             group("scale", vec![row("exec at 10", 4), exec]),
         ];
         let verdicts = of(&groups, None);
-        assert_eq!(kept(&verdicts, "every sandbox of a crowd"), Some(false));
+        assert_eq!(kept(&verdicts, "every one of many sandboxes"), Some(false));
         assert_eq!(kept(&verdicts, "memory of an idle sandbox"), Some(false));
-        assert_eq!(kept(&verdicts, "exec in a crowd"), Some(true));
-        assert_eq!(kept(&verdicts, "list in a crowd"), None);
+        assert_eq!(kept(&verdicts, "exec among many"), Some(true));
+        assert_eq!(kept(&verdicts, "list among many"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use soulbox_types::Chain;
 
 use crate::{base::debian, durable::blocking, job::BuildContext};
 
-/// `keep`: the builds that sandboxes and snapshots stand on.
+/// `keep`: the builds that sandboxes and snapshots use.
 pub(crate) async fn collect(context: &Arc<BuildContext>, keep: &[Arc<Template>]) {
     // Leases first: a build that ends in between has its template in the list by then.
     let held = context.leases.held();

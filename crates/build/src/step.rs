@@ -132,7 +132,7 @@ impl<'a> StageRunner<'a> {
 
     fn advance(&mut self, key: &Key, done: crate::step_cache::StepResult) {
         if !done.layers.is_empty() {
-            // It stands on fewer layers than the next step.
+            // It has fewer layers than the next step needs.
             self.sandbox = None;
         }
         self.stage_state.advance(key, done);

@@ -41,7 +41,7 @@ pub(crate) struct StepCache {
 struct StepMetadata {
     /// After the step.
     state: State,
-    /// Another one each time the step runs: what comes after it stands on exactly these files.
+    /// Another one each time the step runs: later steps depend on exactly these files.
     generation: String,
     layers: Vec<KeptLayer>,
     /// Nothing will ever ask for it again, once its build is gone.

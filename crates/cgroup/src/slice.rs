@@ -81,7 +81,7 @@ impl Manager {
     }
 
     /// Page cache, which the kernel takes back when it needs memory, is counted as used only
-    /// while all is below `exact_from`: telling it apart asks every group.
+    /// while all is below `exact_from`: separating it asks every group.
     pub fn slice_use(&self, exact_from: u64) -> Result<SliceUse> {
         let mut found = SliceUse::default();
         if let Some((version, dir)) = self.parent_with(Controller::Memory) {

@@ -176,7 +176,7 @@ impl Write for Stream {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
-    // Without these hyper puts every piece of a body into one buffer first.
+    // Without these hyper puts every chunk of a body into one buffer first.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -149,7 +149,7 @@ pub struct Metric {
     pub mem_cache: u64,
     pub disk_used: u64,
     pub disk_total: u64,
-    /// The most memory that it ever used, page cache included; where the server's kernel tells.
+    /// The most memory that it ever used, page cache included; where the server's kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_peak: Option<u64>,
     /// How often something inside was killed for lack of memory.

@@ -5,7 +5,7 @@
 pub(crate) enum Value {
     Known(String),
     Unset,
-    /// Only the build can tell: it may come from the image.
+    /// Known only during the build: it may come from the image.
     Later,
 }
 

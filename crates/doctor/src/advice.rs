@@ -234,7 +234,7 @@ mod tests {
             include_str!("../../init/src/inside.rs"),
             include_str!("../../init/src/limits.rs"),
             include_str!("../../init/src/main.rs"),
-            include_str!("../../init/src/pieces.rs"),
+            include_str!("../../init/src/host_mounts.rs"),
             include_str!("../../init/src/root.rs"),
             include_str!("../../init/src/user_namespace.rs"),
         ];

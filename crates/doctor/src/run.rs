@@ -17,7 +17,7 @@ use crate::{
 pub struct DoctorOptions {
     /// Where the server keeps (or will keep) its data: the file system matters.
     pub data_dir: PathBuf,
-    /// What the server will keep free, as it is told.
+    /// What the server will keep free, as configured.
     pub min_free_disk: u64,
     /// Also what takes seconds: a gVisor sandbox and a virtual machine.
     pub thorough: bool,
@@ -239,7 +239,7 @@ fn jail(checks: &[Check]) -> TierReport {
         .collect();
     let reason = match (failed.as_slice(), unknown.last()) {
         ([], None) => "everything that it needs works".into(),
-        // They have one cause; the first of them tells who we are instead.
+        // They have one cause; the first of them says who we are instead.
         ([], Some(last)) => last.detail.clone(),
         _ => format!("does not work: {}", failed.join("; ")),
     };

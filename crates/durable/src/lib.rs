@@ -117,7 +117,7 @@ fn replace(
         .and_then(|file| finish(&file))
         .and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
-        // The error tells more than what a removal could add to it.
+        // The error says more than what a removal could add to it.
         remove_if_there(&unfinished).ok();
     }
     written

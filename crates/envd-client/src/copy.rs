@@ -116,7 +116,7 @@ impl Progress {
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn limit(&self) -> Duration {
         if self.sent_all {
             PLACE_LIMIT
         } else {
@@ -130,7 +130,7 @@ async fn stalled(progress: &Mutex<Progress>) -> Duration {
     loop {
         let (due, limit) = {
             let progress = progress.lock();
-            let limit = progress.patience();
+            let limit = progress.limit();
             (progress.at + limit, limit)
         };
         if due <= Instant::now() {

@@ -1,4 +1,4 @@
-//! What envd tells of a process: that it started, what it writes, how it ended.
+//! envd's events of a process: its start, its output, its end.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http_body_util::BodyExt;
@@ -79,7 +79,7 @@ impl Events {
     }
 }
 
-/// The stream is over and the process's end was not told.
+/// The stream is over and the process's end was not reported.
 fn ended_early(end: &[u8]) -> Error {
     #[derive(Deserialize)]
     struct End {

@@ -56,8 +56,8 @@ pub(crate) async fn send(
         .await
         .map_err(|error| Error::cut(what, error))?;
     let connection = Connection(tokio::spawn(async move {
-        // What went wrong is told to whoever waits for the answer.
-        let _told_there = driver.await;
+        // The error is reported to whoever waits for the answer.
+        let _reported_there = driver.await;
     }));
     let response = sender.send_request(request).await.map_err(|error| {
         if is_flood(&error) {

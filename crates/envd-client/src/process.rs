@@ -11,7 +11,7 @@ use crate::{
     run::new_tag,
 };
 
-/// The end of the output is what tells why something failed.
+/// The end of the output says why something failed.
 const TAIL: usize = 8 << 10;
 
 /// A process inside. It runs on when this is dropped; only the listening ends.

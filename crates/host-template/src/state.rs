@@ -55,7 +55,7 @@ const SOURCES: &[&str] = &[
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) template: Template,
-    /// Everything that is not told by times: options, our version, the helper.
+    /// Everything that times do not show: options, our version, the helper.
     inputs: String,
     /// Of [`SOURCES`] on the host.
     sources: String,

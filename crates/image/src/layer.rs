@@ -1,4 +1,4 @@
-//! One layer: from a compressed tar of a stranger to a directory that overlayfs can stack.
+//! One layer: from an untrusted compressed tar to a directory that overlayfs can stack.
 //!
 //! # Layout
 //! - `decompress`: gzip, zstd or nothing, by the first bytes

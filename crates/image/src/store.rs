@@ -4,7 +4,7 @@
 //! layers/<diff id>/         one unpacked layer; a name means that it is whole
 //! sources/<diff id>/        where the layer was proven to come from; the time is its last use
 //! manifests/<key>.json      what a reference meant to somebody
-//! key                       makes the keys of manifests tell nothing about credentials
+//! key                       keyed hash: file names of manifests reveal nothing about credentials
 //! tmp/                      work under way; emptied at start
 //! ```
 

@@ -173,7 +173,7 @@ fn enter_network(berth: &BerthSpec) -> Result<(), Failure> {
 fn report(status: &InitStatus) {
     if let Ok(mut line) = serde_json::to_vec(status) {
         line.push(b'\n');
-        // The reader may be gone (a killed server): there is nobody left to tell.
+        // The reader may be gone (a killed server): nobody is left to read it.
         let _gone = std::io::stdout().write_all(&line);
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels: a process that runs cells one after the other and keeps what they made.
 //!
 //! Two kinds: whatever speaks Jupyter's protocol ([`jupyter`]), and a shell that needs no more than
-//! pipes ([`bash`]). Both tell of an execution in [`Event`]s.
+//! pipes ([`bash`]). Both report an execution as [`Event`]s.
 
 mod bash;
 mod jupyter;

@@ -20,7 +20,7 @@ use crate::{
     ndjson,
 };
 
-/// A client that takes nothing for so long while it is only told an end is not there any more.
+/// A client that takes nothing for so long while it only has to receive an end is considered gone.
 const STALLED: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Setting variables takes milliseconds; a kernel that needs longer is busy with something else.
@@ -75,7 +75,7 @@ impl Client {
         self.send(ndjson::error(failure)).await
     }
 
-    /// Waits for `work` and tells the client in the meantime that somebody is there.
+    /// Waits for `work` and sends keepalives to the client in the meantime.
     async fn wait_for<T>(&self, work: impl Future<Output = T>) -> Result<T, ClientGone> {
         let mut work = std::pin::pin!(work);
         loop {

@@ -145,7 +145,7 @@ fn hosts(rules: &[EgressRule]) -> BTreeSet<Block> {
         .collect()
 }
 
-/// Cuts the addresses at every end of a rule; within a piece, the same ports hold for all.
+/// Cuts the addresses at every end of a rule; within a range, the same ports hold for all.
 fn ports(rules: &[EgressRule]) -> BTreeSet<Block> {
     let rules: Vec<((u64, u64), (u64, u64))> = rules
         .iter()
@@ -161,8 +161,8 @@ fn ports(rules: &[EgressRule]) -> BTreeSet<Block> {
         .collect();
     let cuts: Vec<u64> = cuts.into_iter().collect();
     let mut blocks = BTreeSet::new();
-    for piece in cuts.windows(2) {
-        let &[from, end] = piece else { continue };
+    for range in cuts.windows(2) {
+        let &[from, end] = range else { continue };
         let here = rules
             .iter()
             .filter(|((first, last), _)| *first <= from && from <= *last);

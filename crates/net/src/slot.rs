@@ -56,7 +56,7 @@ impl Slot {
 
 impl Drop for Slot {
     /// Whoever never sent a packet has no connections in the kernel's table: looking for them would
-    /// take longer than all the rest of its end. The cable is there as long as the namespace is open.
+    /// take longer than all the rest of its end. The link exists as long as the namespace is open.
     fn drop(&mut self) {
         let received = format!("/sys/class/net/{}/statistics/rx_packets", self.link);
         let silent = std::fs::read_to_string(received).is_ok_and(|count| count.trim() == "0");

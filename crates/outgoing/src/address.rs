@@ -1,5 +1,5 @@
 //! Which addresses belong to the internet at large. Webhooks, references of images, redirects and
-//! token servers come from tenants and strangers: they must not lead into the operator's own
+//! token servers come from tenants and others who are not trusted: they must not lead into the operator's own
 //! network. Asked of the very address that is connected to, after its name was looked up.
 
 use std::{

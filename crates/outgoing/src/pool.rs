@@ -5,8 +5,8 @@ use hyper_util::client::legacy::connect::capture_connection;
 
 use crate::{InterimLimit, interim::count};
 
-/// As [`InterimLimit::watch`]. Connections of the pool are [bounded](Heads::bound), and tell their [`InterimLimit`]
-/// as an extra of `Connected`.
+/// As [`InterimLimit::watch`]. Connections of the pool are [bounded](InterimLimit::bound), and carry
+/// their [`InterimLimit`] as an extra of `Connected`.
 pub fn watch_pooled<B>(request: &mut Request<B>) {
     let captured = capture_connection(request);
     count(request, move || {

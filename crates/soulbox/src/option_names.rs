@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_field_is_told_as_the_option_that_fills_it() {
-        for (said, told) in [
+        for (said, expected) in [
             (
                 "memoryMB must be even, not 129",
                 "--memory must be even, not 129",
@@ -48,7 +48,7 @@ mod tests {
                 "--disk must be between 64 and 10240, not 20000",
             ),
         ] {
-            assert_eq!(name_options(said), told);
+            assert_eq!(name_options(said), expected);
         }
     }
 

@@ -60,7 +60,7 @@ impl OwnSandbox {
         })
     }
 
-    /// Ends it. A failure is told, but does not change the command's own result.
+    /// Ends it. A failure is printed, but does not change the command's own result.
     pub(crate) async fn discard(mut self) {
         self.lease.take();
         let id = self.envd.sandbox_id();

@@ -52,7 +52,7 @@ impl Content {
         })
     }
 
-    /// Of the path itself: a link is told as a link.
+    /// Of the path itself: a link is reported as a link.
     pub fn stat(&self, path: &str) -> Result<Entry> {
         let path = CleanPath::parse(path)?;
         Entry::of_open(self.look(&path)?, &path)

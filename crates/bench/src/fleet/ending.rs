@@ -57,7 +57,7 @@ pub async fn left(data: &Path) -> usize {
     running(data).await
 }
 
-/// Returns when the number of a server's sandboxes has not fallen for so long; tells it meanwhile.
+/// Returns when the number of a server's sandboxes has not fallen for so long; reports it meanwhile.
 pub(super) async fn stalled(data: &Path, limit: Duration, mut report: impl FnMut(usize)) {
     let mut stall = StallDetector::new(limit);
     loop {

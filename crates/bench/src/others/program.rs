@@ -75,7 +75,7 @@ pub(crate) async fn first_line_of(name: &str, argument: &str) -> Option<String> 
 }
 
 impl Program {
-    /// Tries it once, so that what does not work here is told before the run.
+    /// Tries it once, so that what does not work here is reported before the run.
     pub(crate) async fn tried(mut self) -> Result<Box<dyn Contender>, Failure> {
         match self.round().await {
             Ok(_) => Ok(Box::new(self)),

@@ -70,7 +70,7 @@ impl Contender for Runsc {
         if result.is_err() {
             let mut line = start_of_line(&self.executable, &self.state);
             line.extend(["delete".into(), "--force".into(), container]);
-            // The first failure is the one to tell: this one mostly means that nothing was left.
+            // The first failure is the one to report: this one mostly means that nothing was left.
             let _told = output_of(&line, REMOVAL).await;
         }
         result

@@ -78,7 +78,7 @@ pub(super) async fn execute(envd: &Envd) -> Result<Duration, Failure> {
     match ended {
         Some((took, 0)) => Ok(took),
         Some((_, status)) => Err(Failure(format!("`true` ended with {status}"))),
-        None => Err(Failure::new("the end was not told")),
+        None => Err(Failure::new("the end was not reported")),
     }
 }
 

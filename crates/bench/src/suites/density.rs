@@ -34,7 +34,7 @@ pub(super) async fn measure(bench: &Bench<'_>, population: &Population) -> Group
     };
     let makes = Row::of(
         "create, 16 at a time",
-        "the request for a sandbox, cold, while the crowd grows",
+        "the request for a sandbox, cold, while their number grows",
         &population.makes,
     );
     let mut answers_row = Row::of(

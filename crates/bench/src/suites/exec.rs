@@ -24,7 +24,7 @@ impl Contender for Exec {
     }
 
     fn method(&self) -> &'static str {
-        "process.Process/Start of `true` through the proxy, until its end has been told, over a \
+        "process.Process/Start of `true` through the proxy, until its end has been reported, over a \
          connection that is kept"
     }
 

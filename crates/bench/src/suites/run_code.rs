@@ -129,7 +129,7 @@ async fn build(bench: &Bench<'_>, client: &Client) -> Result<(), Failure> {
             "ready" => return Ok(()),
             "error" => {
                 let reason = status.reason.map(|reason| reason.message);
-                let reason = reason.unwrap_or_else(|| "no reason is told".to_owned());
+                let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
                 return Err(Failure(format!("{TEMPLATE} could not be built: {reason}")));
             }
             _ => sleep(LOOK_AGAIN).await,

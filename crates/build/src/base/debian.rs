@@ -157,7 +157,7 @@ async fn bootstrap(
         .map_err(|error| Problem::internal("start unshare for mmdebstrap", error))?;
     let stderr = child.stderr.take();
     let ran = timeout(LIMIT, async {
-        let tail = told(stderr, step_log).await;
+        let tail = log_output(stderr, step_log).await;
         (child.wait().await, tail)
     });
     let (status, tail) = ran.await.map_err(|_| {
@@ -207,7 +207,7 @@ impl Drop for Scratch {
 }
 
 /// Everything that is said, as lines of the log; returns the last ones.
-async fn told(stream: Option<impl AsyncRead + Unpin>, step_log: &StepLog) -> Vec<String> {
+async fn log_output(stream: Option<impl AsyncRead + Unpin>, step_log: &StepLog) -> Vec<String> {
     let mut tail = Vec::new();
     let Some(stream) = stream else { return tail };
     let mut lines = BufReader::new(stream).lines();

@@ -12,7 +12,7 @@ use crate::{Error, Result, transport};
 /// Where the code interpreter of E2B's templates listens.
 const PORT: u16 = 49_999;
 
-/// What came of a piece of code.
+/// The result of a piece of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeOutcome {
     /// The last expression, as text.

@@ -85,14 +85,14 @@ impl SocketBody {
     }
 }
 
-/// Gives up when the client takes nothing for `patience`.
+/// Gives up when the client takes nothing for `limit`.
 pub(super) async fn write_all(
     socket: &TcpStream,
     mut bytes: &[u8],
-    patience: Duration,
+    limit: Duration,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        writable(socket, patience).await?;
+        writable(socket, limit).await?;
         match socket.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -102,8 +102,8 @@ pub(super) async fn write_all(
     Ok(())
 }
 
-pub(super) async fn writable(socket: &TcpStream, patience: Duration) -> io::Result<()> {
-    timeout(patience, socket.writable())
+pub(super) async fn writable(socket: &TcpStream, limit: Duration) -> io::Result<()> {
+    timeout(limit, socket.writable())
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }

@@ -40,7 +40,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// E2B's fields; the reason, which E2B does not tell, is in the error's text.
+    /// E2B's fields; the reason, which E2B does not report, is in the error's text.
     pub(crate) fn event(self) -> EndEvent {
         let mut event = self.exit.event();
         if let (Some(error), Some(reason)) = (&mut event.error, self.reason()) {
@@ -65,7 +65,7 @@ impl End {
         ))
     }
 
-    /// What a reader of the output is told. E2B's Python client shows the error's text only to
+    /// The end event for a reader of the output. E2B's Python client shows the error's text only to
     /// those who ask for it; everybody sees what was written.
     fn last_words(self, terminal: bool) -> Option<String> {
         let (before, after) = if terminal {

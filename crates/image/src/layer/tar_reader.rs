@@ -1,8 +1,8 @@
 //! Reads a tar, entry by entry.
 //!
 //! The `tar` crate decodes header fields; walking from header to header is done here, because its
-//! iterator reads extended headers into memory whatever their size, and a few kilobytes of a
-//! stranger's layer can unpack to gigabytes of extended header.
+//! iterator reads extended headers into memory whatever their size, and a few kilobytes of
+//! an untrusted layer can unpack to gigabytes of extended header.
 
 use std::io::{self, Read};
 

@@ -122,7 +122,7 @@ impl Tree {
                     let kind = FileType::from_raw_mode(stat.st_mode);
                     matches!(kind, FileType::Directory | FileType::CharacterDevice)
                 }),
-                // Of what is above, the next step tells.
+                // The next step reports what is above.
                 Err(Errno::NOENT | Errno::NOTDIR) => true,
                 Err(_) => false,
             }

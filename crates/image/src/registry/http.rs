@@ -219,7 +219,7 @@ fn again(error: &Error) -> Error {
 }
 
 impl RegistryResponse {
-    /// The next piece of the body; `None` at its end.
+    /// The next chunk of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>> {
         loop {
             self.throttle.next().await;

@@ -237,7 +237,7 @@ impl LayerView {
         LayerEntry::Nothing
     }
 
-    /// Never through a link: the layer is a stranger's.
+    /// Never through a link: the layer is untrusted.
     fn open(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")

@@ -35,7 +35,7 @@ impl ExecuteReply {
 pub(crate) enum Broadcast {
     Event(Event),
     Idle,
-    /// Nothing that a client is told.
+    /// Not reported to clients.
     Other,
 }
 

@@ -83,7 +83,7 @@ impl Kernel {
         let input = Sender::from_owned_fd(input_sink)?;
         let mut output = receiver(output_source)?;
 
-        // The first prompt says that the shell is up; what it printed on the way is its own affair.
+        // The first prompt says that the shell is up; what it printed before is ignored.
         let first = async {
             let mut nothing = vec![0; CHUNK];
             loop {
@@ -174,7 +174,7 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
             read = output.read(&mut chunk) => match read {
                 Ok(0) | Err(_) => break,
                 Ok(mut length) => {
-                    // A program that writes in small pieces makes one event of them.
+                    // A program that writes in small chunks makes one event of them.
                     while length < chunk.len() {
                         match timeout(TOGETHER, output.read(&mut chunk[length..])).await {
                             Ok(Ok(more @ 1..)) => length += more,
@@ -212,7 +212,7 @@ async fn send_text(shared: &Shared, text: String) {
     }
 }
 
-/// Text from bytes that arrive in pieces: a character may be split between two of them.
+/// Text from bytes that arrive in chunks: a character may be split between two of them.
 #[derive(Default)]
 struct Decoder(Vec<u8>);
 

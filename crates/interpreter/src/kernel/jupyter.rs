@@ -125,7 +125,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// A subscription takes effect at some moment that nobody tells: ask until an answer was heard
+    /// A subscription takes effect without a notification: ask until an answer was heard
     /// on both channels.
     async fn greet(&self, deadline: Instant) -> Result<(), Error> {
         let mut pause = Duration::from_millis(10);

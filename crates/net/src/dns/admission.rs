@@ -1,4 +1,4 @@
-//! How much one sandbox, and all of them, may ask at the same time.
+//! How many queries one sandbox, and all of them, may have in flight.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ pub(super) struct Admission {
     under_way: Mutex<HashMap<Ipv4Addr, usize>>,
 }
 
-/// One admitted piece of work; gives its place back when dropped.
+/// Permission for one query; released when dropped.
 #[derive(Debug)]
 pub(super) struct AdmissionPermit {
     source: Ipv4Addr,
@@ -90,9 +90,9 @@ mod tests {
             }
         }
         for last in 1..=3 {
-            let newcomer = admission.admit(Ipv4Addr::new(10, 0, 1, last));
-            assert!(newcomer.is_some(), "{} are under way", taken.len());
-            taken.extend(newcomer);
+            let another = admission.admit(Ipv4Addr::new(10, 0, 1, last));
+            assert!(another.is_some(), "{} are under way", taken.len());
+            taken.extend(another);
         }
     }
 }

@@ -20,11 +20,11 @@ const TTL: u32 = 60;
 const IDLE: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 64;
 const LARGEST_QUERY: usize = 4096;
-/// What we tell clients that we accept over UDP.
+/// The UDP payload size that we advertise to clients.
 const UDP_PAYLOAD: u16 = 1232;
 
 /// Answers for `domain` and all names under it until `shutdown` completes; refuses other names.
-/// `bound` is told the address as soon as questions can come.
+/// `bound` gets the address as soon as queries are accepted.
 pub async fn wildcard_dns(
     listen: SocketAddr,
     domain: &str,

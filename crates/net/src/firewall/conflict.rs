@@ -1,5 +1,5 @@
 //! Other people's rules that would stop sandboxes. A packet must pass every table, so ours cannot
-//! overrule them: we can only tell the operator, with the commands that help, in the words of the
+//! overrule them: we can only warn the operator, with the commands that help, in the words of the
 //! program that made the rules. Each command was tried (`tests/network/firewalls.rs`; those of ufw
 //! and firewalld by hand).
 
@@ -23,7 +23,7 @@ struct OwnRules {
     gateway: Ipv4Addr,
 }
 
-/// Whose rules they are, as far as can be told.
+/// Whose rules they are, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RuleOwner {
     Firewalld,
@@ -37,7 +37,7 @@ enum RuleOwner {
 }
 
 /// Chains of others that turn away what is forwarded, or what reaches the host, and have no rule
-/// for our links: those who have followed the advice are not told again.
+/// for our links: those who have followed the advice are not warned again.
 pub(crate) async fn warnings(names: &Names, gateway: Ipv4Addr) -> Vec<String> {
     let ours = OwnRules {
         table: names.table(),

@@ -74,8 +74,8 @@ async fn next_look(host: &Host, pause: &mut Duration) {
         host.slot_table.left.notified().await;
         *pause = FIRST_LOOK;
     }
-    let newcomer = tokio::time::timeout(*pause, host.slot_table.left.notified()).await;
-    *pause = if newcomer.is_ok() {
+    let another = tokio::time::timeout(*pause, host.slot_table.left.notified()).await;
+    *pause = if another.is_ok() {
         FIRST_LOOK
     } else {
         (*pause * 2).min(LATER_LOOKS)

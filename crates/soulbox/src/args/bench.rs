@@ -144,15 +144,15 @@ fn span(text: &str) -> Result<u32, String> {
 }
 
 fn burst(text: &str) -> Result<u32, String> {
-    crowd(text, 1)
+    sandbox_count(text, 1)
 }
 
 /// Among fewer, nothing is many.
 fn sandboxes(text: &str) -> Result<u32, String> {
-    crowd(text, 10)
+    sandbox_count(text, 10)
 }
 
-fn crowd(text: &str, least: u32) -> Result<u32, String> {
+fn sandbox_count(text: &str, least: u32) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(number) if number > MOST_SANDBOXES => Err(format!(
             "one server has places for {MOST_SANDBOXES} sandboxes at the same time"

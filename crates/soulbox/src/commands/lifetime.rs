@@ -1,4 +1,4 @@
-//! Until when a sandbox lives, told to whoever moved its end: the server has the last word on it.
+//! Prints when a sandbox ends, after its end was moved: the server may have set another one.
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Our clock and the server's may differ by this much, or an answer take as long, before we say
-/// that a wish was cut short.
+/// that a requested time was cut short.
 const TOLERANCE_SECONDS: i64 = 60;
 
 /// `asked`: how many seconds from `since` on were asked for, where the server may give fewer. The

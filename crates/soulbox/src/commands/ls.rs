@@ -32,7 +32,7 @@ pub(super) async fn run(args: &ListArgs) -> Result<u8> {
 }
 
 /// They are in no list but their own, and their owner may not know of them. A server that cannot
-/// tell has none, or says so when it is asked.
+/// list them has none, or says so when it is asked.
 async fn print_broken_count(server: &Server) {
     let broken = server.client.broken().await.unwrap_or_default().len();
     if broken > 0 {

@@ -88,7 +88,7 @@ impl Writer {
         move || reserve.check()
     }
 
-    /// How an error of writing is to be told.
+    /// The error that is reported for a failed write.
     pub fn failed(error: io::Error) -> Error {
         Error::of("write the file", error)
     }

@@ -26,7 +26,7 @@ struct Pipe {
     writer: OwnedFd,
 }
 
-/// Appends `left` bytes of the socket to the file, as it stands. `left` tells how many are still in
+/// Appends `left` bytes of the socket to the file, as it stands. `left` is how many are still in
 /// the socket, also after a failure.
 pub(super) async fn receive(
     socket: &Arc<TcpStream>,

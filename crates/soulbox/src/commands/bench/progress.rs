@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct ProgressPrinter {
     terminal: bool,
-    /// What was told last, and when.
+    /// What was printed last, and when.
     last: Mutex<Option<(String, Instant)>>,
 }
 
@@ -66,7 +66,7 @@ impl Progress for ProgressPrinter {
 
 fn put(text: &str) {
     let mut out = io::stderr().lock();
-    // With stderr closed there is nobody to tell.
+    // With stderr closed nobody reads it.
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .ok();

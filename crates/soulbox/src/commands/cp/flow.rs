@@ -72,7 +72,7 @@ impl ChunkStream {
         Ok(chunk)
     }
 
-    /// The chunks as a stream, and what tells in the end whether the source was whole.
+    /// The chunks as a stream, and the outcome of the source.
     pub(super) fn split(
         self,
     ) -> (

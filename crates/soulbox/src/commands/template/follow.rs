@@ -14,7 +14,7 @@ use crate::{interrupts::Interrupts, report};
 
 pub(super) const POLL: Duration = Duration::from_millis(200);
 /// How long a server that does not answer is waited for: builds survive its restart.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a cancelled build may take to end.
 const CANCEL_LIMIT: Duration = Duration::from_secs(30);
@@ -132,7 +132,7 @@ impl Reader<'_> {
                         report::warning(&format!("{error}; trying again"));
                         Instant::now()
                     });
-                    if since.elapsed() > PATIENCE {
+                    if since.elapsed() > TIMEOUT {
                         return Err(error.into());
                     }
                     sleep(RETRY).await;

@@ -1,4 +1,4 @@
-//! One build from the wish to the outcome, whatever it is made of.
+//! One build, from the request to its result.
 
 use std::time::Instant;
 
@@ -89,7 +89,7 @@ pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> 
     watch(server, settings, &started, interrupts).await
 }
 
-/// Follows a build that has started, and tells how it went.
+/// Follows a build that has started, and prints its result.
 pub(super) async fn watch(
     server: &Server,
     settings: &BuildSettings,
