@@ -1,4 +1,4 @@
-//! What of a run is wanted.
+//! The options of a run.
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr, time::Duration};
 

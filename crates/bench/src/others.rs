@@ -1,4 +1,4 @@
-//! What else could have been used, measured in the same run.
+//! The alternatives to SoulBox, measured in the same run.
 //!
 //! Each function gives the [`Contender`], or a [`Failure`] that says why it is not available; it was tried
 //! once before it is given. What starts from nothing is timed until the command's first output has

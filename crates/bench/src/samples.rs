@@ -1,4 +1,4 @@
-//! What was measured, and what it comes to.
+//! Samples and their summary.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What nobody refers to any more goes: steps, uploads, image layers.
+//! Garbage collection of steps, uploads and image layers.
 
 use std::{collections::HashSet, io, path::PathBuf, sync::Arc};
 

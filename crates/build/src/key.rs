@@ -1,4 +1,4 @@
-//! Names of what a step makes: a hash of everything that it depends on.
+//! Cache keys of steps: a hash of everything that a step depends on.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What steps leave behind besides files.
+//! The state after a step besides files: environment, user, working directory.
 
 use std::collections::BTreeMap;
 

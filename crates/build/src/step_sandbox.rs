@@ -96,7 +96,7 @@ impl StepSandbox {
             envd: EnvdClient::new(Arc::new(dial), &spec),
             limits,
         };
-        job.context.templates.lend(template);
+        job.context.templates.add_temporary(template);
         sandbox.create(spec, step_log).await?;
         Ok(sandbox)
     }

@@ -1,4 +1,4 @@
-//! Ending every process of a group, also of one that forks as fast as it can.
+//! Kills every process of a group, also of one that forks as fast as it can.
 
 use std::time::{Duration, Instant};
 

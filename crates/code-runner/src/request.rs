@@ -1,4 +1,4 @@
-//! What is to be run, and what came of it.
+//! The request and the result of one execution.
 
 use std::{collections::BTreeMap, time::Duration};
 

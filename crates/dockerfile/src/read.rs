@@ -1,4 +1,4 @@
-//! The whole file.
+//! Reads a whole Dockerfile.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What this machine can give, found out by really trying it.
+//! What this machine supports, found out by trying it.
 //!
 //! [`run`] is `soulbox doctor`: every check does the thing that a sandbox will need and undoes it.
 //! [`preflight`] is the fast part that `soulbox serve` runs before it starts.

@@ -1,4 +1,4 @@
-//! What is run, and how it ended.
+//! Commands, and how they ended.
 
 use std::{collections::BTreeMap, fmt};
 

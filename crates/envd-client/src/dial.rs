@@ -1,4 +1,4 @@
-//! Ways to a port inside a sandbox.
+//! Opens connections to a port inside a sandbox.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A process that stays.
+//! A long-running process.
 
 use std::{collections::VecDeque, sync::Arc};
 

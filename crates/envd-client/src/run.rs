@@ -1,4 +1,4 @@
-//! A command until it ends.
+//! Runs a command to its end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Gives memory back. Every sandbox pays for what envd keeps, and most of them are idle.
+//! Returns free memory to the kernel. Every sandbox pays for what envd keeps, and most of them are idle.
 
 #![expect(unsafe_code, reason = "the C library's heap has no safe interface")]
 

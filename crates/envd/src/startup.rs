@@ -1,4 +1,4 @@
-//! From nothing to a configuration: options, the pipe with the configuration, the pipe that says ready.
+//! Reads the configuration: options, the pipe with the configuration, the pipe that says ready.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! Telling harmless lines of configuration from those that hold passwords or tokens.
+//! Separates harmless lines of configuration from those that hold passwords or tokens.
 
 /// Words in the name of a setting whose value is for one person only.
 const NAMES: [&str; 10] = [

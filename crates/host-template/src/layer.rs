@@ -1,4 +1,4 @@
-//! Building one directory tree under a name that follows from its content.
+//! Builds one directory tree, named by the hash of its content.
 
 use std::{
     ffi::OsStr,

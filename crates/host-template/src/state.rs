@@ -1,4 +1,4 @@
-//! When an earlier result still holds.
+//! Whether an earlier build is still up to date.
 //!
 //! `state.json` keeps the template and the times of everything that it was made from: every
 //! directory of `/usr` (a package that adds, removes or replaces a file changes its directory)

@@ -1,4 +1,4 @@
-//! What of a tree of the host is not for everybody.
+//! Which files of a tree of the host are private.
 //!
 //! Inside, root owns what root owns outside, so a file that only root may read here would be
 //! readable there. Everything that "others" may not read is therefore hidden.

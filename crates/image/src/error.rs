@@ -1,4 +1,4 @@
-//! What can go wrong between a reference and a stack of directories.
+//! Errors of pulling and unpacking.
 
 use std::{io, path::Path};
 

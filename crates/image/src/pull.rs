@@ -1,4 +1,4 @@
-//! From a reference to an image.
+//! Pulls an image by its reference.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The folder: layers by content, and what references meant.
+//! The store: layers by content, and a cache of resolved references.
 //!
 //! ```text
 //! layers/<diff id>/         one unpacked layer; a name means that it is whole

@@ -1,4 +1,4 @@
-//! The sandbox's first process: finishes the root from inside, gives up all power, becomes envd.
+//! The sandbox's first process: finishes the root from inside, drops all privileges, becomes envd.
 
 use std::{
     convert::Infallible,

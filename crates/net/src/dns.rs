@@ -1,4 +1,4 @@
-//! Names: the forwarder that sandboxes ask, and the wildcard server of `soulbox dns`.
+//! DNS: the forwarder for sandboxes, and the wildcard server of `soulbox dns`.
 
 mod admission;
 mod forwarder;

@@ -1,4 +1,4 @@
-//! The kernel's table of connections: who began how many, and deleting them.
+//! The kernel's conntrack table: who opened how many connections, and deleting them.
 //!
 //! The table belongs to the whole machine, and an entry outlives the sandbox that made it, an
 //! established one for days. A new sandbox with the same address would start with the old one's

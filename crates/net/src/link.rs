@@ -1,4 +1,4 @@
-//! Links, addresses and routes on the host: the gateway's holder and the host's ends of cables.
+//! Links, addresses and routes on the host: the gateway's holder and the host's ends of veth pairs.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};

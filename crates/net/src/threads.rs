@@ -1,4 +1,4 @@
-//! Threads that may enter another network namespace and always come home.
+//! Threads that may enter another network namespace and always return to their own.
 //!
 //! A namespace belongs to a thread, so a runtime's own threads must never change theirs. These do
 //! it for them: after every job a thread returns to the namespace it was made for, and one that

@@ -1,4 +1,4 @@
-//! Short bodies, all of them at once.
+//! Reads short bodies whole.
 
 use std::error::Error as StdError;
 

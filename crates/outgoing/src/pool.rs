@@ -1,4 +1,4 @@
-//! A pool decides by itself which connection a request goes over.
+//! The limit for pooled clients, where the pool chooses the connection of a request.
 
 use http::{Extensions, Request};
 use hyper_util::client::legacy::connect::capture_connection;

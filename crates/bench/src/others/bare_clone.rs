@@ -1,4 +1,4 @@
-//! The floor, asked through the copy of this program that clones.
+//! The lower bound, measured through the copy of this program that clones.
 
 use std::{ffi::OsStr, path::Path, process::Stdio, time::Duration};
 

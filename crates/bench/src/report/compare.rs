@@ -1,4 +1,4 @@
-//! What the rows of a group are compared with.
+//! The reference row of a group.
 
 use super::{Group, Row};
 

@@ -1,4 +1,4 @@
-//! Where it was measured.
+//! Describes the machine of the run.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What several suites ask for, timed to the moment that counts.
+//! Timed calls that several suites use.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What an idle sandbox weighs, everything counted.
+//! Memory of an idle sandbox, everything counted.
 
 use futures_util::{StreamExt, stream};
 

@@ -1,4 +1,4 @@
-//! `POST /soulbox/copy`: an archive in, and what it holds put where it belongs.
+//! `POST /soulbox/copy`: receives an archive, unpacks it and moves the files to their target.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What is where in an archive that may be a bundle.
+//! The index of an archive that may be an image.
 
 use std::{
     collections::BTreeMap,

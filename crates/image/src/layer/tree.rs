@@ -1,4 +1,4 @@
-//! The directory in the making.
+//! The directory that a layer is unpacked into.
 //!
 //! Every name is resolved by the kernel as if the directory were the root of everything
 //! (`RESOLVE_IN_ROOT`), and every change is made relative to a descriptor of the directory that

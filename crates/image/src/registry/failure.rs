@@ -1,4 +1,4 @@
-//! Answers that are not what was asked for.
+//! Error responses of registries.
 
 use http::{StatusCode, header};
 use serde::Deserialize;

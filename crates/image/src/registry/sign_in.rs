@@ -1,4 +1,4 @@
-//! Meeting a challenge.
+//! Authenticates to a registry, as its challenge asks.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, header};

@@ -1,4 +1,4 @@
-//! From an archive to a layer with a name.
+//! Unpacks an archive into a named layer.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! Layers that a pull under way counts on.
+//! Pins layers that a running pull needs.
 
 use std::collections::HashMap;
 

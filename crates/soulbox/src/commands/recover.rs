@@ -1,4 +1,4 @@
-//! Sandboxes that cannot be used: back, out, or away.
+//! Recovers, exports or discards broken sandboxes.
 
 use std::{
     fs::OpenOptions,

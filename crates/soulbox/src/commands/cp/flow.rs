@@ -1,4 +1,4 @@
-//! Chunks on their way from a source to a sink.
+//! A stream of chunks from a source to a sink.
 
 use std::io;
 

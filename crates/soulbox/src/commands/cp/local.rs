@@ -1,4 +1,4 @@
-//! This machine's side.
+//! The local side of a copy.
 
 use std::{
     os::unix::fs::PermissionsExt,

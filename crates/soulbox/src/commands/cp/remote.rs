@@ -1,4 +1,4 @@
-//! A sandbox's side.
+//! The sandbox's side of a copy.
 
 use anyhow::{Context, Result, anyhow};
 use soulbox_client::{

@@ -1,4 +1,4 @@
-//! A build's log as it comes.
+//! Prints a build's log.
 
 use std::io::{self, IsTerminal, Write};
 
