@@ -39,7 +39,7 @@ pub(crate) struct Http {
     schemes: Arc<Mutex<HashMap<String, Scheme>>>,
 }
 
-/// One thing to ask for.
+/// A request to a registry.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistryRequest {
     pub(crate) method: Method,
@@ -59,7 +59,7 @@ impl RegistryRequest {
     }
 }
 
-/// An answer whose body is still to come.
+/// A response whose body is still to come.
 #[derive(Debug)]
 pub(crate) struct RegistryResponse {
     pub(crate) host: String,
@@ -146,18 +146,18 @@ impl Http {
         })
     }
 
-    async fn once(&self, request: &RegistryRequest) -> Result<RegistryResponse> {
-        let host = shown(&request.uri);
+    async fn once(&self, wanted: &RegistryRequest) -> Result<RegistryResponse> {
+        let host = shown(&wanted.uri);
         let broken = |cause: String| Error::Http {
             host: host.clone(),
             cause,
         };
         let mut request = Request::builder()
-            .method(request.method.clone())
-            .uri(request.uri.clone())
-            .body(Full::new(request.body.clone()))
+            .method(wanted.method.clone())
+            .uri(wanted.uri.clone())
+            .body(Full::new(wanted.body.clone()))
             .map_err(|error| broken(error.to_string()))?;
-        *request.headers_mut() = request.headers.clone();
+        *request.headers_mut() = wanted.headers.clone();
         let agent = HeaderValue::from_static(USER_AGENT);
         request.headers_mut().insert(header::USER_AGENT, agent);
         watch_pooled(&mut request);

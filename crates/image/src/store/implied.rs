@@ -92,7 +92,97 @@ impl Inner {
             views.push(self.open_view(layer)?);
         }
         let mut wrong = BTreeMap::new();
-        for path in views.iter().flat_map(|open_view| &open_view.implied) {
+        for path in views.iter().flat_map(|view| &view.implied) {
+            if !wrong.contains_key(path)
+                && let Some((shown, right)) = directory_attributes(&views, path)
+                && !shown.equals(&right)
+            {
+                // The directories above are in the new layer as well, so they must be right.
+                for above in path.ancestors() {
+                    if let Some((_, right)) = directory_attributes(&views, above) {
+                        wrong.insert(above.to_owned(), right);
+                    }
+                }
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(None);
+        }
+        self.make_correction(&wrong).map(Some)
+    }
+
+    fn open_view(&self, layer: &Path) -> Result<LayerView> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, layer, flags, Mode::empty()).at("open", layer)?;
+        let name = layer.file_name().and_then(OsStr::to_str);
+        let text = match name.and_then(Digest::from_hex) {
+            Some(digest) => std::fs::read(self.implied(&digest)).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let implied = text
+            .split_inclusive(|byte| *byte == 0)
+            .filter_map(|path| path.strip_suffix(b"\0"))
+            .map(|path| PathBuf::from(OsStr::from_bytes(path)))
+            .collect();
+        Ok(LayerView { root, implied })
+    }
+
+impl Attributes {
+    fn equals(&self, other: &Self) -> bool {
+        (self.mode, self.uid, self.gid) == (other.mode, other.uid, other.gid)
+    }
+}
+
+/// One layer of a stack, read-only.
+struct LayerView {
+    root: OwnedFd,
+    implied: BTreeSet<PathBuf>,
+}
+
+/// What a layer holds at a path.
+enum LayerEntry {
+    /// Nothing: it does not have it.
+    Nothing,
+    Directory {
+        attributes: Attributes,
+        implied: bool,
+        /// Nothing of the layers below is seen through it.
+        opaque: bool,
+    },
+    /// It is something else here, or gone.
+    Other,
+}
+
+impl Inner {
+    /// Kept with the layer's sources, and goes with them. Before the layer has its name.
+    pub(super) fn note_implied(&self, layer: &Digest, implied: &[PathBuf]) -> Result<()> {
+        make_folder(&self.sources(layer))?;
+        let path = self.implied(layer);
+        let mut text = Vec::new();
+        for directory in implied {
+            text.extend_from_slice(directory.as_os_str().as_bytes());
+            text.push(0);
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(&path)
+            .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_data()))
+            .at("write", &path)
+    }
+
+    fn implied(&self, layer: &Digest) -> PathBuf {
+        self.sources(layer).join("implied")
+    }
+
+    /// The layer that has to go on top, if any.
+    pub(super) fn correction(&self, layers: &[PathBuf]) -> Result<Option<PathBuf>> {
+        let mut views = Vec::new();
+        for layer in layers.iter().rev() {
+            views.push(self.open_view(layer)?);
+        }
+        let mut wrong = BTreeMap::new();
+        for path in views.iter().flat_map(|view| &view.implied) {
             if !wrong.contains_key(path)
                 && let Some((shown, right)) = directory_attributes(&views, path)
                 && !shown.equals(&right)
@@ -177,8 +267,8 @@ impl Attributes {
 /// How overlayfs shows a directory, and how it should look. From the uppermost layer down.
 fn directory_attributes(views: &[LayerView], path: &Path) -> Option<(Attributes, Attributes)> {
     let mut shown = None;
-    for open_view in views {
-        match open_view.lookup(path) {
+    for view in views {
+        match view.lookup(path) {
             LayerEntry::Nothing => {}
             LayerEntry::Other => break,
             LayerEntry::Directory {
