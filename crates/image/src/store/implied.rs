@@ -127,101 +127,8 @@ impl Inner {
         Ok(LayerView { root, implied })
     }
 
-impl Attributes {
-    fn equals(&self, other: &Self) -> bool {
-        (self.mode, self.uid, self.gid) == (other.mode, other.uid, other.gid)
-    }
-}
-
-/// One layer of a stack, read-only.
-struct LayerView {
-    root: OwnedFd,
-    implied: BTreeSet<PathBuf>,
-}
-
-/// What a layer holds at a path.
-enum LayerEntry {
-    /// Nothing: it does not have it.
-    Nothing,
-    Directory {
-        attributes: Attributes,
-        implied: bool,
-        /// Nothing of the layers below is seen through it.
-        opaque: bool,
-    },
-    /// It is something else here, or gone.
-    Other,
-}
-
-impl Inner {
-    /// Kept with the layer's sources, and goes with them. Before the layer has its name.
-    pub(super) fn note_implied(&self, layer: &Digest, implied: &[PathBuf]) -> Result<()> {
-        make_folder(&self.sources(layer))?;
-        let path = self.implied(layer);
-        let mut text = Vec::new();
-        for directory in implied {
-            text.extend_from_slice(directory.as_os_str().as_bytes());
-            text.push(0);
-        }
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        options
-            .open(&path)
-            .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_data()))
-            .at("write", &path)
-    }
-
-    fn implied(&self, layer: &Digest) -> PathBuf {
-        self.sources(layer).join("implied")
-    }
-
-    /// The layer that has to go on top, if any.
-    pub(super) fn correction(&self, layers: &[PathBuf]) -> Result<Option<PathBuf>> {
-        let mut views = Vec::new();
-        for layer in layers.iter().rev() {
-            views.push(self.open_view(layer)?);
-        }
-        let mut wrong = BTreeMap::new();
-        for path in views.iter().flat_map(|view| &view.implied) {
-            if !wrong.contains_key(path)
-                && let Some((shown, right)) = directory_attributes(&views, path)
-                && !shown.equals(&right)
-            {
-                // The directories above are in the new layer as well, so they must be right.
-                for above in path.ancestors() {
-                    if let Some((_, right)) = directory_attributes(&views, above) {
-                        wrong.insert(above.to_owned(), right);
-                    }
-                }
-            }
-        }
-        if wrong.is_empty() {
-            return Ok(None);
-        }
-        self.make_correction(&wrong).map(Some)
-    }
-
-    fn open_view(&self, layer: &Path) -> Result<LayerView> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, layer, flags, Mode::empty()).at("open", layer)?;
-        let name = layer.file_name().and_then(OsStr::to_str);
-        let text = match name.and_then(Digest::from_hex) {
-            Some(digest) => std::fs::read(self.implied(&digest)).unwrap_or_default(),
-            None => Vec::new(),
-        };
-        let implied = text
-            .split_inclusive(|byte| *byte == 0)
-            .filter_map(|path| path.strip_suffix(b"\0"))
-            .map(|path| PathBuf::from(OsStr::from_bytes(path)))
-            .collect();
-        Ok(LayerView { root, implied })
-    }
-
-    fn make_correction(
-        &self,
-        directory_attributes: &BTreeMap<PathBuf, Attributes>,
-    ) -> Result<PathBuf> {
-        let digest = Digest::of(format!("{directory_attributes:?}").as_bytes());
+    fn make_correction(&self, wanted: &BTreeMap<PathBuf, Attributes>) -> Result<PathBuf> {
+        let digest = Digest::of(format!("{wanted:?}").as_bytes());
         let done = self.layer(&digest);
         if done.is_dir() {
             self.touch(&digest)?;
@@ -230,13 +137,13 @@ impl Inner {
         let temporary = self.temporary();
         let building = tempfile::tempdir_in(&temporary).at("make a folder in", &temporary)?;
         let root = building.path().join("root");
-        for path in directory_attributes.keys() {
+        for path in wanted.keys() {
             let path = root.join(path);
             let mut builder = std::fs::DirBuilder::new();
             builder.mode(0o700).create(&path).at("make", &path)?;
         }
         // From the deepest up: a new entry changes its directory's time.
-        for (path, attributes) in directory_attributes.iter().rev() {
+        for (path, attributes) in wanted.iter().rev() {
             let path = root.join(path);
             File::open(&path)
                 .and_then(|directory| attributes.apply(&directory))
