@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use soulbox_image::ImageStore;
 use soulbox_runtime::{AddedLayer, Node};
 use soulbox_template::{Template, Templates};
-use soulbox_types::{StartCommand, envd::OverlaySpec};
+use soulbox_types::{StartCommand, guest::OverlaySpec};
 use tokio_util::task::TaskTracker;
 
 use crate::{

@@ -61,14 +61,14 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
         let envd = Rc::clone(&envd);
         tokio::task::spawn_local(async move {
             let _open = open;
-            converse(&envd, stream).await;
+            serve_connection(&envd, stream).await;
             memory::trim_later(&envd);
         });
     }
 }
 
 /// Answers what comes over one connection.
-async fn converse(envd: &Rc<Envd>, stream: TcpStream) {
+async fn serve_connection(envd: &Rc<Envd>, stream: TcpStream) {
     let direct = Direct::default();
     let service = service_fn(|request: Request<Incoming>| {
         let (envd, direct) = (Rc::clone(envd), direct.clone());

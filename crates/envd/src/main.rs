@@ -93,7 +93,7 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     tokio::task::spawn_local(process::reaper::run(Rc::clone(&envd), child_died));
     tokio::task::spawn_local(http::serve(Rc::clone(&envd), listener));
     envd.logs.info("envd", "ready", []);
-    startup::tell_ready(ready);
+    startup::signal_ready(ready);
 
     shutdown_signals.wait().await;
     envd.processes.kill_all();

@@ -18,7 +18,7 @@ use crate::{
     layer::{LayerError, Meter, decompress},
     manifest::malformed,
     progress::ProgressCounter,
-    store::{GiveUp, Input, ResolvedReference},
+    store::{CancelOnDrop, Input, ResolvedReference},
 };
 
 use self::{archive::Archive, archived_image::ArchivedImage};
@@ -47,7 +47,7 @@ impl ImageStore {
         let store = self.clone();
         let shown = path.display().to_string();
         progress.line(&format!("Reading {shown}"));
-        let give_up = GiveUp::default();
+        let give_up = CancelOnDrop::default();
         let flag = give_up.flag();
         let (file, size, archived_image) = blocking(move || store.read(&path, &flag)).await?;
         let input = |offset: u64, size: u64| {

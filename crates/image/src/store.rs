@@ -30,7 +30,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 pub(crate) use self::{
-    install::{GiveUp, Input},
+    install::{CancelOnDrop, Input},
     reference_cache::ResolvedReference,
 };
 use self::{locks::Locks, pins::Pins, reference_cache::ReferenceCache};

@@ -9,6 +9,6 @@ mod upstream;
 mod wildcard;
 
 pub(crate) use forwarder::Forwarder;
+pub use query_limiter::NameStats;
 pub(crate) use query_limiter::QueryLimiter;
-pub use questions::NameStats;
 pub use wildcard::wildcard_dns;

@@ -37,7 +37,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Inner {
     host: Arc<Host>,
-    questions: Arc<QueryLimiter>,
+    limiter: Arc<QueryLimiter>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -69,7 +69,7 @@ impl Network {
         let (host, forwarder) = match Host::open(config).await {
             Ok(opened) => opened,
             Err(error) => {
-                take_back(&tag, &error).await;
+                undo(&tag, &error).await;
                 return Err(error);
             }
         };
@@ -79,12 +79,12 @@ impl Network {
         tasks.spawn(tasks::fill_pool(Arc::clone(&host), stop.clone()));
         tasks.spawn(tasks::guard_rules(Arc::clone(&host), watch, stop.clone()));
         tasks.spawn(tasks::guard_flows(Arc::clone(&host), stop.clone()));
-        let questions = forwarder.questions();
+        let limiter = forwarder.limiter();
         tasks.spawn(forwarder.serve(stop.clone()));
         let guard = stop.clone().drop_guard();
         let inner = Inner {
             host,
-            questions,
+            limiter,
             tasks,
             stop,
             _stop_on_drop: guard,
@@ -100,8 +100,8 @@ impl Network {
         let deadline = Instant::now() + COMING;
         loop {
             // Registered before looking: what comes in between is not missed.
-            let mut came = pin!(host.slot_table.came.notified());
-            came.as_mut().enable();
+            let mut available = pin!(host.slot_table.available.notified());
+            available.as_mut().enable();
             if self.inner.stop.is_cancelled() {
                 return Err(Error::Closed);
             }
@@ -111,7 +111,7 @@ impl Network {
             if let Some(lease) = host.slot_table.lease() {
                 return host.build(lease).await;
             }
-            if !host.slot_table.is_one_coming() || timeout_at(deadline, came).await.is_err() {
+            if !host.slot_table.will_have_one() || timeout_at(deadline, available).await.is_err() {
                 return Err(Error::NoCapacity {
                     max: host.config.max_slots,
                 });
@@ -155,7 +155,7 @@ impl Network {
 
     /// Questions for names since the start.
     pub fn names(&self) -> NameStats {
-        self.inner.questions.stats()
+        self.inner.limiter.stats()
     }
 
     /// What on this host may keep sandboxes from the internet, and what to do about it.
@@ -203,7 +203,7 @@ impl Network {
 }
 
 /// Half of a network is of no use to anybody, unless sandboxes of a former server have theirs on it.
-async fn take_back(tag: &str, error: &Error) {
+async fn undo(tag: &str, error: &Error) {
     let Ok(names) = Names::new(tag) else { return };
     // Found before anything was made.
     if matches!(error, Error::RangeInUse { .. } | Error::Config(_)) {

@@ -65,7 +65,7 @@ impl Drop for Slot {
                 .slot_table
                 .state
                 .lock()
-                .spoke
+                .has_sent
                 .insert(self.lease.index);
         }
     }
@@ -80,7 +80,7 @@ pub(crate) struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.slot_table.state.lock().leaving.insert(self.index);
-        self.slot_table.left.notify_one();
+        self.slot_table.released.notify_one();
     }
 }
 
@@ -96,11 +96,11 @@ pub(crate) struct SlotTable {
     state: Mutex<TableState>,
     max: u32,
     /// A slot is on its way out: somebody should watch it go.
-    pub(crate) left: Notify,
+    pub(crate) released: Notify,
     /// A number became free, or a ready slot was taken.
     pub(crate) changed: Notify,
     /// A number or a ready slot came: for those who found none.
-    pub(crate) came: Notify,
+    pub(crate) available: Notify,
 }
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ struct TableState {
     free: VecDeque<u32>,
     leaving: BTreeSet<u32>,
     /// Those that may have connections in the kernel's table.
-    spoke: BTreeSet<u32>,
+    has_sent: BTreeSet<u32>,
     ready: VecDeque<Slot>,
     /// Slots being built for the pool: taken, but soon anybody's.
     building: usize,
@@ -122,15 +122,15 @@ impl SlotTable {
         Self {
             state: Mutex::new(TableState {
                 free,
-                spoke: present.clone(),
+                has_sent: present.clone(),
                 leaving: present,
                 ready: VecDeque::new(),
                 building: 0,
             }),
             max,
-            left: Notify::new(),
+            released: Notify::new(),
             changed: Notify::new(),
-            came: Notify::new(),
+            available: Notify::new(),
         }
     }
 
@@ -159,19 +159,19 @@ impl SlotTable {
         self.state.lock().leaving.iter().copied().collect()
     }
 
-    pub(crate) fn has_spoken(&self, index: u32) -> bool {
-        self.state.lock().spoke.contains(&index)
+    pub(crate) fn has_sent(&self, index: u32) -> bool {
+        self.state.lock().has_sent.contains(&index)
     }
 
     /// The link is gone, and so is what it left.
     pub(crate) fn release(&self, index: u32) {
         let mut state = self.state.lock();
-        state.spoke.remove(&index);
+        state.has_sent.remove(&index);
         if state.leaving.remove(&index) && index < self.max {
             state.free.push_back(index);
             drop(state);
             self.changed.notify_one();
-            self.came.notify_waiters();
+            self.available.notify_waiters();
         }
     }
 
@@ -188,11 +188,11 @@ impl SlotTable {
         state.building -= 1;
         state.ready.extend(slot);
         drop(state);
-        self.came.notify_waiters();
+        self.available.notify_waiters();
     }
 
     /// Whether a slot will come that nobody has to give up.
-    pub(crate) fn is_one_coming(&self) -> bool {
+    pub(crate) fn will_have_one(&self) -> bool {
         let state = self.state.lock();
         state.building > 0 || !state.leaving.is_empty()
     }

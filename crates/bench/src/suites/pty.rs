@@ -54,13 +54,13 @@ impl Terminal {
             keys,
             typed: 0,
         };
-        see(&mut terminal.process, b"ready\r\n").await?;
+        read_until(&mut terminal.process, b"ready\r\n").await?;
         Ok(terminal)
     }
 }
 
 /// Reads until these bytes have come.
-async fn see(process: &mut ProcessStream, wanted: &[u8]) -> Result<Instant, Failure> {
+async fn read_until(process: &mut ProcessStream, wanted: &[u8]) -> Result<Instant, Failure> {
     let mut seen = Vec::new();
     let reading = async {
         while let Some(event) = process.next().await? {
@@ -120,7 +120,7 @@ impl Contender for Terminal {
         // The echo may be here before the request is answered; it is what counts.
         let (pressed, echoed) = tokio::join!(
             press(&self.envd, pid, &self.keys, key),
-            see(&mut self.process, wanted)
+            read_until(&mut self.process, wanted)
         );
         pressed?;
         Ok(echoed?.duration_since(begun))

@@ -11,7 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat, ftruncate, open};
 
-use super::threads::{Work, blocking};
+use super::threads::{BlockingTask, blocking};
 use crate::{http::reply::Failure, paths, users::User};
 
 /// Written by a file thread at a time. While it writes, as much is received.
@@ -26,7 +26,7 @@ const WORTH_KEEPING: usize = 16 << 10;
 pub(super) struct FileSink {
     file: Arc<File>,
     waiting: Batch,
-    writing: Option<Work<io::Result<()>>>,
+    writing: Option<BlockingTask<io::Result<()>>>,
 }
 
 impl FileSink {

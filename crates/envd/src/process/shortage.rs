@@ -21,7 +21,7 @@ pub(super) struct OomTracker(Cell<u64>);
 impl OomTracker {
     /// Whether a lack of memory explains this end of a process that started when `before` had
     /// died of it, and that we did not kill.
-    pub(super) fn by_shortage(&self, exit: Exit, before: u64) -> bool {
+    pub(super) fn is_oom_kill(&self, exit: Exit, before: u64) -> bool {
         let killed = [Exit::Signal(libc::SIGKILL), Exit::Code(KILLED_CHILD)].contains(&exit);
         killed && self.explain(before, deaths())
     }
@@ -55,7 +55,7 @@ mod tests {
     fn other_ends_have_other_reasons() {
         let tracker = OomTracker::default();
         for exit in [Exit::Code(0), Exit::Code(1), Exit::Signal(libc::SIGTERM)] {
-            assert!(!tracker.by_shortage(exit, 0));
+            assert!(!tracker.is_oom_kill(exit, 0));
         }
     }
 }

@@ -115,7 +115,7 @@ impl Table {
         let by_us = process
             .as_ref()
             .is_some_and(|process| process.is_abandoned());
-        let shortage = !by_us && self.shortages.by_shortage(exit, before);
+        let shortage = !by_us && self.shortages.is_oom_kill(exit, before);
         let process = process?;
         process.exited(exit, shortage.then_some(memory));
         Some(process)

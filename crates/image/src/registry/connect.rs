@@ -103,7 +103,7 @@ impl Connector {
     }
 
     async fn tcp(&self, target: &Target) -> Result<TcpStream> {
-        if target.scheme == Scheme::Http && !self.policy.may_be_plain(target) {
+        if target.scheme == Scheme::Http && !self.policy.allows_http(target) {
             return Err(Error::PlainHttp {
                 host: target.shown(),
             });

@@ -102,7 +102,7 @@ impl Http {
         let Some(target) = Target::of(&secure) else {
             return Ok(secure);
         };
-        if !self.policy.may_be_plain(&target) {
+        if !self.policy.allows_http(&target) {
             return Ok(secure);
         }
         if let Some(scheme) = self.policy.scheme(&target) {

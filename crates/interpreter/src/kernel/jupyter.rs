@@ -216,7 +216,7 @@ impl Kernel {
             return Ok(());
         }
         // What was sent halfway leaves the channel unusable.
-        self.shared.lose();
+        self.shared.mark_lost();
         Err(KernelLost)
     }
 }
@@ -271,7 +271,7 @@ async fn read_shell(shared: Rc<Shared>, session: Rc<Session>, mut source: zmtp::
             shared.replied(&reply.parent, outcome).await;
         }
     }
-    shared.lose();
+    shared.mark_lost();
 }
 
 async fn read_iopub(shared: Rc<Shared>, session: Rc<Session>, mut source: zmtp::Receiver) {
@@ -292,7 +292,7 @@ async fn read_iopub(shared: Rc<Shared>, session: Rc<Session>, mut source: zmtp::
             Broadcast::Other => {}
         }
     }
-    shared.lose();
+    shared.mark_lost();
 }
 
 async fn discard(mut source: zmtp::Receiver) {
@@ -351,7 +351,7 @@ impl Shared {
         true
     }
 
-    fn lose(&self) {
+    fn mark_lost(&self) {
         self.lost.set(true);
         self.current.borrow_mut().take();
         self.heard.notify_one();

@@ -130,7 +130,7 @@ async fn serve_tcp(listener: &TcpListener, zone: &Arc<Zone>) {
         match listener.accept().await {
             Ok((stream, _)) if connections.len() < CONNECTIONS => {
                 let zone = Arc::clone(zone);
-                connections.spawn(async move { converse(stream, &zone).await });
+                connections.spawn(async move { serve_connection(stream, &zone).await });
             }
             Ok(_) => {}
             Err(error) => rest(&error).await,
@@ -138,7 +138,7 @@ async fn serve_tcp(listener: &TcpListener, zone: &Arc<Zone>) {
     }
 }
 
-async fn converse(mut stream: TcpStream, zone: &Zone) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, zone: &Zone) -> io::Result<()> {
     let exchange = async |stream: &mut TcpStream| {
         let mut query = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut query).await?;

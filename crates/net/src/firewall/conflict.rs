@@ -106,19 +106,18 @@ async fn iptables_of_nft() -> Option<&'static str> {
 }
 
 fn judge(table: &Table, iptables: Option<&'static str>, ours: &OwnRules) -> Vec<String> {
-    let in_the_way = table
-        .chains
-        .iter()
-        .filter(|chain| chain.is_in_our_way() && table.refuses(chain) && !table.lets_us_in(chain));
-    let maker = maker(table, iptables);
+    let in_the_way = table.chains.iter().filter(|chain| {
+        chain.is_in_our_way() && table.refuses(chain) && !table.accepts_our_links(chain)
+    });
+    let owner = owner(table, iptables);
     let mut warnings: Vec<String> = in_the_way
-        .filter_map(|chain| describe(table, chain, maker, ours))
+        .filter_map(|chain| describe(table, chain, owner, ours))
         .collect();
     warnings.dedup();
     warnings
 }
 
-fn maker(table: &Table, iptables: Option<&'static str>) -> RuleOwner {
+fn owner(table: &Table, iptables: Option<&'static str>) -> RuleOwner {
     // The second is how it looks where firewalld uses iptables.
     if table.name == "firewalld" || table.has_chain("INPUT_ZONES") {
         return RuleOwner::Firewalld;
@@ -139,13 +138,13 @@ fn maker(table: &Table, iptables: Option<&'static str>) -> RuleOwner {
     }
 }
 
-fn describe(table: &Table, chain: &Chain, maker: RuleOwner, ours: &OwnRules) -> Option<String> {
+fn describe(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Option<String> {
     let OwnRules { links, .. } = ours;
-    if maker == RuleOwner::Firewalld {
+    if owner == RuleOwner::Firewalld {
         return Some(format!(
             "firewalld refuses what it does not know, and does not know the links {links}*: for \
              internet and names in sandboxes run {}. SoulBox's own rules go on guarding this host",
-            listed(&advice(table, chain, maker, ours)?)
+            listed(&advice(table, chain, owner, ours)?)
         ));
     }
     let (what, purpose) = match chain.hook? {
@@ -153,7 +152,7 @@ fn describe(table: &Table, chain: &Chain, maker: RuleOwner, ours: &OwnRules) -> 
         Hook::Input => ("what reaches this host", "names"),
         Hook::Other => return None,
     };
-    let keep = match maker {
+    let keep = match owner {
         RuleOwner::Ufw | RuleOwner::Firewalld => "",
         RuleOwner::Nft | RuleOwner::Iptables { .. } => {
             ". This lasts until that firewall is loaded again: keep the rules where its others are"
@@ -165,7 +164,7 @@ fn describe(table: &Table, chain: &Chain, maker: RuleOwner, ours: &OwnRules) -> 
         table.family,
         table.name,
         chain.name,
-        listed(&advice(table, chain, maker, ours)?)
+        listed(&advice(table, chain, owner, ours)?)
     ))
 }
 
@@ -177,10 +176,10 @@ fn listed(commands: &[String]) -> String {
 /// The commands that help. Questions for names are recognised by the port that the sandbox asked
 /// on: where a name server of the host has port 53, they arrive on another one, which may be a
 /// different one after each start.
-fn advice(table: &Table, chain: &Chain, maker: RuleOwner, ours: &OwnRules) -> Option<Vec<String>> {
+fn advice(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Option<Vec<String>> {
     let OwnRules { links, gateway, .. } = ours;
     let forward = chain.hook? == Hook::Forward;
-    let commands = match maker {
+    let commands = match owner {
         RuleOwner::Firewalld => vec![
             format!("firewall-cmd --permanent --zone=trusted --add-interface={links}+"),
             "firewall-cmd --reload".to_owned(),

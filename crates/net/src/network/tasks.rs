@@ -50,13 +50,13 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
 
 /// Those of the slots that have no connections any more; the others are for a later look.
 async fn without_flows(host: &Host, gone: Vec<u32>, walked: &mut Option<Instant>) -> Vec<u32> {
-    let (spoke, mut clean): (Vec<_>, Vec<_>) = gone
+    let (has_sent, mut clean): (Vec<_>, Vec<_>) = gone
         .into_iter()
-        .partition(|index| host.slot_table.has_spoken(*index));
-    if spoke.is_empty() || walked.is_some_and(|last| last.elapsed() < BETWEEN_WALKS) {
+        .partition(|index| host.slot_table.has_sent(*index));
+    if has_sent.is_empty() || walked.is_some_and(|last| last.elapsed() < BETWEEN_WALKS) {
         return clean;
     }
-    match host.forget_flows(&spoke).await {
+    match host.forget_flows(&has_sent).await {
         Ok(0) => {}
         Ok(count) => tracing::debug!(count, "connections of sandboxes that ended were removed"),
         // They expire, some after days. Without the number there would be no sandbox at all.
@@ -65,16 +65,16 @@ async fn without_flows(host: &Host, gone: Vec<u32>, walked: &mut Option<Instant>
         }
     }
     *walked = Some(Instant::now());
-    clean.extend(spoke);
+    clean.extend(has_sent);
     clean
 }
 
 async fn next_look(host: &Host, pause: &mut Duration) {
     if host.slot_table.leaving().is_empty() {
-        host.slot_table.left.notified().await;
+        host.slot_table.released.notified().await;
         *pause = FIRST_LOOK;
     }
-    let another = tokio::time::timeout(*pause, host.slot_table.left.notified()).await;
+    let another = tokio::time::timeout(*pause, host.slot_table.released.notified()).await;
     *pause = if another.is_ok() {
         FIRST_LOOK
     } else {
@@ -84,11 +84,11 @@ async fn next_look(host: &Host, pause: &mut Duration) {
 
 /// Keeps the pool full.
 pub(super) async fn fill_pool(host: Arc<Host>, stop: CancellationToken) {
-    stop.run_until_cancelled(fill_for_ever(&host)).await;
+    stop.run_until_cancelled(refill_pool(&host)).await;
     host.slot_table.drain_ready();
 }
 
-async fn fill_for_ever(host: &Arc<Host>) {
+async fn refill_pool(host: &Arc<Host>) {
     loop {
         while host.slot_table.stats().pool < host.config.pool {
             let Some(lease) = host.slot_table.lease_for_pool() else {

@@ -20,7 +20,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
             eprintln!("starting a sandbox, which takes some seconds …");
         }
         match soulbox_server::find_addresses(&data_dir) {
-            Ok(()) => try_apart(&data_dir).await.unwrap_or_else(|error| {
+            Ok(()) => try_in_child(&data_dir).await.unwrap_or_else(|error| {
                 let step = "a process for the trial".to_owned();
                 let message = format!("{error:#}");
                 TrialResult::Failed { step, message }
@@ -50,7 +50,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
 }
 
 /// In a process of its own, whose network is not the host's.
-async fn try_apart(data_dir: &Path) -> Result<TrialResult> {
+async fn try_in_child(data_dir: &Path) -> Result<TrialResult> {
     let trial = Command::new("/proc/self/exe")
         .arg(TRIAL_COMMAND)
         .arg(data_dir)

@@ -96,7 +96,7 @@ impl OwnDaemon {
             Ok(()) => Ok((own, client)),
             Err(failure) => {
                 own.end().await?;
-                let said = last_words(&spec.log);
+                let said = last_log_line(&spec.log);
                 Err(Failure(said.unwrap_or(failure.0)))
             }
         }
@@ -197,7 +197,7 @@ fn search_path(dockerd: &Path) -> OsString {
     path
 }
 
-fn last_words(log: &Path) -> Option<String> {
+fn last_log_line(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).ok()?;
     let lines = text.lines().rev().filter(|line| *line != "dockerd ended");
     lines

@@ -35,19 +35,19 @@ pub(super) fn read(path: PathBuf) -> ChunkStream {
     ChunkStream::spawn(|sink| async move {
         let shown = path.display().to_string();
         let file = File::open(&path).await.with_context(|| shown.clone())?;
-        pour(file, &sink).await.context(shown)
+        copy_into(file, &sink).await.context(shown)
     })
 }
 
 pub(super) fn standard_input() -> ChunkStream {
     ChunkStream::spawn(|sink| async move {
-        pour(tokio::io::stdin(), &sink)
+        copy_into(tokio::io::stdin(), &sink)
             .await
             .context("standard input")
     })
 }
 
-async fn pour(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
+async fn copy_into(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {
         let length = from.read(&mut buffer).await?;
