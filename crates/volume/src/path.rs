@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder_leads_down_to_the_path() {
+    fn parents_come_before_the_path() {
         let path = CleanPath::parse("/a/b").unwrap();
         let steps: Vec<_> = path
             .parents_and_self()
