@@ -110,19 +110,23 @@ impl Target {
         }
     }
 
-    async fn end(&self, made: &TestSandbox) -> Result<(), Failure> {
-        self.client.kill(&made.id).await?;
+    async fn end(&self, sandbox: &TestSandbox) -> Result<(), Failure> {
+        self.client.kill(&sandbox.id).await?;
         Ok(())
     }
 
     /// What cannot be ended is left to the sweep at the end of the run.
-    async fn end_all(&self, made: Vec<TestSandbox>) {
-        self.end_all_with_progress(made, |_| {}).await;
+    async fn end_all(&self, sandboxes: Vec<TestSandbox>) {
+        self.end_all_with_progress(sandboxes, |_| {}).await;
     }
 
-    async fn end_all_with_progress(&self, made: Vec<TestSandbox>, mut done: impl FnMut(usize)) {
-        let ends = stream::iter(made)
-            .map(async |made| self.end(&made).await)
+    async fn end_all_with_progress(
+        &self,
+        sandboxes: Vec<TestSandbox>,
+        mut done: impl FnMut(usize),
+    ) {
+        let ends = stream::iter(sandboxes)
+            .map(async |sandbox| self.end(&sandbox).await)
             .buffer_unordered(AT_ONCE);
         let mut ends = pin!(ends.enumerate());
         while let Some((number, _)) = ends.next().await {
@@ -137,7 +141,7 @@ impl Target {
         seconds: u32,
         mut done: impl FnMut(usize),
     ) -> (Vec<TestSandbox>, Samples) {
-        let (mut made, mut samples) = (Vec::with_capacity(count), Samples::default());
+        let (mut sandboxes, mut samples) = (Vec::with_capacity(count), Samples::default());
         let mut makes = stream::iter(0..count)
             .map(async |_| calls::timed(self.make(TEMPLATE, seconds)).await)
             .buffer_unordered(AT_ONCE);
@@ -145,13 +149,13 @@ impl Target {
             match result {
                 Ok((took, one)) => {
                     samples.add(took);
-                    made.push(one);
+                    sandboxes.push(one);
                 }
                 Err(failure) => samples.failed(&failure, false),
             }
-            done(made.len());
+            done(sandboxes.len());
         }
-        (made, samples)
+        (sandboxes, samples)
     }
 
     /// Returns when the server has nothing left to do and its pool, if it has one, is full.
@@ -165,8 +169,8 @@ impl Target {
                 return Ok(());
             }
             // The pool follows demand; there was too little lately.
-            let (made, failed) = self.make_many(host.pool, LIFE_SECONDS, |_| {}).await;
-            self.end_all(made).await;
+            let (sandboxes, failed) = self.make_many(host.pool, LIFE_SECONDS, |_| {}).await;
+            self.end_all(sandboxes).await;
             if let Some(failure) = failed.first_failure() {
                 return Err(Failure::new(failure));
             }

@@ -20,7 +20,7 @@ mod values;
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use create::CreateArgs;
-pub(crate) use files::{CopyArgs, Place};
+pub(crate) use files::{CopyArgs, CopyPath};
 pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
 pub(crate) use pause::{PauseArgs, ResumeArgs};

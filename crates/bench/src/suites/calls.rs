@@ -26,12 +26,12 @@ pub(super) async fn timed<T>(
 /// A sandbox, and how long it took until a command in it was heard.
 pub(super) async fn first_output(target: &Target) -> Result<(Duration, TestSandbox), Failure> {
     let begun = Instant::now();
-    let made = target.make(TEMPLATE, LIFE_SECONDS).await?;
-    match echo(&made.envd).await {
-        Ok(arrived) => Ok((arrived.duration_since(begun), made)),
+    let sandbox = target.make(TEMPLATE, LIFE_SECONDS).await?;
+    match echo(&sandbox.envd).await {
+        Ok(arrived) => Ok((arrived.duration_since(begun), sandbox)),
         Err(failure) => {
             // The failure is what matters; the sweep gets what stays.
-            target.end(&made).await.ok();
+            target.end(&sandbox).await.ok();
             Err(failure)
         }
     }
@@ -102,8 +102,8 @@ impl Contender for FirstOutput {
 
     async fn round(&mut self) -> Result<Duration, Failure> {
         self.target.wait_until_settled().await?;
-        let (took, made) = first_output(&self.target).await?;
-        self.target.end(&made).await?;
+        let (took, sandbox) = first_output(&self.target).await?;
+        self.target.end(&sandbox).await?;
         Ok(took)
     }
 }

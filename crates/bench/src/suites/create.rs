@@ -108,8 +108,8 @@ async fn one_staggered(bench: &mut Bench<'_>, name: &str, target: &Target) -> Ro
         let target = target.clone();
         under_way.spawn(async move { calls::first_output(&target).await });
     }
-    let (samples, made) = collected(under_way).await;
-    target.end_all(made).await;
+    let (samples, sandboxes) = collected(under_way).await;
+    target.end_all(sandboxes).await;
     Row::of(name, &format!("{count} sandboxes, 200 ms apart"), &samples)
 }
 
@@ -120,9 +120,9 @@ pub(super) async fn collected(
     let (mut samples, mut all) = (Samples::default(), Vec::new());
     while let Some(joined) = under_way.join_next().await {
         match joined.map_err(Failure::new).flatten() {
-            Ok((took, made)) => {
+            Ok((took, sandbox)) => {
                 samples.add(took);
-                all.push(made);
+                all.push(sandbox);
             }
             Err(failure) => samples.failed(&failure, false),
         }
@@ -138,8 +138,8 @@ pub(super) async fn burst(target: &Target, count: usize) -> (Duration, Samples) 
         let target = target.clone();
         under_way.spawn(async move { calls::first_output(&target).await });
     }
-    let (samples, made) = collected(under_way).await;
+    let (samples, sandboxes) = collected(under_way).await;
     let wall = begun.elapsed();
-    target.end_all(made).await;
+    target.end_all(sandboxes).await;
     (wall, samples)
 }

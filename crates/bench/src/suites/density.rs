@@ -59,7 +59,7 @@ async fn answers(bench: &Bench<'_>, population: &Population) -> Samples {
     let alive = population.idle.len();
     let mut samples = Samples::default();
     let mut calls = stream::iter(&population.idle)
-        .map(async |made| calls::execute(&made.envd).await)
+        .map(async |sandbox| calls::execute(&sandbox.envd).await)
         .buffer_unordered(AT_ONCE);
     let mut done = 0;
     while let Some(result) = calls.next().await {

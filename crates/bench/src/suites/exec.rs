@@ -14,7 +14,7 @@ pub(crate) const SOULBOX: &str = "soulbox exec";
 
 #[derive(Debug)]
 struct Exec {
-    made: TestSandbox,
+    sandbox: TestSandbox,
 }
 
 #[async_trait]
@@ -29,21 +29,21 @@ impl Contender for Exec {
     }
 
     async fn round(&mut self) -> Result<Duration, Failure> {
-        calls::execute(&self.made.envd).await
+        calls::execute(&self.sandbox.envd).await
     }
 }
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
     let found = bench.fleet.plain(bench.progress).await?;
     let mut contenders = Contenders::default();
-    let made = match &found {
+    let sandbox = match &found {
         Ok(target) => target.make(TEMPLATE, LONG_LIFE_SECONDS).await,
         Err(failure) => Err(failure.clone()),
     };
-    match &made {
-        Ok(made) => contenders
-            .available
-            .push(Box::new(Exec { made: made.clone() })),
+    match &sandbox {
+        Ok(sandbox) => contenders.available.push(Box::new(Exec {
+            sandbox: sandbox.clone(),
+        })),
         Err(failure) => contenders.absent.push(Row::skipped(SOULBOX, &failure.0)),
     }
     for (name, contender) in bench.others.exec().await {
@@ -54,9 +54,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> 
         .rows(Suite::Exec, "one by one", &mut contenders.available, rounds)
         .await;
     rows.append(&mut contenders.absent);
-    if let (Ok(target), Ok(made)) = (&found, &made) {
+    if let (Ok(target), Ok(sandbox)) = (&found, &sandbox) {
         // What cannot be ended is left to the sweep.
-        target.end(made).await.ok();
+        target.end(sandbox).await.ok();
     }
     Ok(vec![group(
         "exec",

@@ -22,7 +22,7 @@ const CHUNK: usize = 256 << 10;
 
 #[derive(Debug)]
 struct Write {
-    made: TestSandbox,
+    sandbox: TestSandbox,
     path: String,
     content: Bytes,
 }
@@ -39,22 +39,24 @@ impl Contender for Write {
 
     async fn round(&mut self) -> Result<Duration, Failure> {
         let begun = Instant::now();
-        write(&self.made, &self.path, &self.content).await?;
+        write(&self.sandbox, &self.path, &self.content).await?;
         Ok(begun.elapsed())
     }
 }
 
-async fn write(made: &TestSandbox, path: &str, content: &Bytes) -> Result<(), Failure> {
+async fn write(sandbox: &TestSandbox, path: &str, content: &Bytes) -> Result<(), Failure> {
     let (content, length) = (content.clone(), content.len() as u64);
     let starts = (0..content.len()).step_by(CHUNK);
     let chunks = starts.map(move |at| Ok(content.slice(at..content.len().min(at + CHUNK))));
-    let upload = made.envd.upload(path, Some(length), stream::iter(chunks));
+    let upload = sandbox
+        .envd
+        .upload(path, Some(length), stream::iter(chunks));
     Ok(upload.await?)
 }
 
 #[derive(Debug)]
 struct Read {
-    made: TestSandbox,
+    sandbox: TestSandbox,
     path: String,
     length: usize,
 }
@@ -71,7 +73,7 @@ impl Contender for Read {
 
     async fn round(&mut self) -> Result<Duration, Failure> {
         let begun = Instant::now();
-        let mut download = self.made.envd.download(&self.path).await?;
+        let mut download = self.sandbox.envd.download(&self.path).await?;
         let mut length = 0;
         while let Some(chunk) = download.chunk().await? {
             length += chunk.len();
@@ -87,7 +89,7 @@ impl Contender for Read {
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
     let found = bench.fleet.plain(bench.progress).await?;
-    let made = match &found {
+    let sandbox = match &found {
         Ok(target) => target.make(TEMPLATE, LONG_LIFE_SECONDS).await,
         Err(failure) => Err(failure.clone()),
     };
@@ -101,8 +103,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> 
     ];
     let mut groups = Vec::new();
     for (id, size, rounds) in sizes {
-        let rows = match &made {
-            Ok(made) => both(bench, made, size, rounds).await,
+        let rows = match &sandbox {
+            Ok(sandbox) => both(bench, sandbox, size, rounds).await,
             Err(failure) => Err(failure.clone()),
         };
         let rows = rows.unwrap_or_else(|failure| {
@@ -118,34 +120,34 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> 
             rows,
         ));
     }
-    end(&found, &made).await;
+    end(&found, &sandbox).await;
     Ok(groups)
 }
 
-async fn end(target: &Result<Target, Failure>, made: &Result<TestSandbox, Failure>) {
-    if let (Ok(target), Ok(made)) = (target, made) {
+async fn end(target: &Result<Target, Failure>, sandbox: &Result<TestSandbox, Failure>) {
+    if let (Ok(target), Ok(sandbox)) = (target, sandbox) {
         // What cannot be ended is left to the sweep.
-        target.end(made).await.ok();
+        target.end(sandbox).await.ok();
     }
 }
 
 async fn both(
     bench: &Bench<'_>,
-    made: &TestSandbox,
+    sandbox: &TestSandbox,
     size: usize,
     rounds: usize,
 ) -> Result<Vec<Row>, Failure> {
     let content = Bytes::from(vec![b'x'; size]);
     let path = |name: &str| format!("/home/user/{name}-{size}");
-    write(made, &path(READ), &content).await?;
+    write(sandbox, &path(READ), &content).await?;
     let mut contenders: [Box<dyn Contender>; 2] = [
         Box::new(Write {
-            made: made.clone(),
+            sandbox: sandbox.clone(),
             path: path(WRITE),
             content,
         }),
         Box::new(Read {
-            made: made.clone(),
+            sandbox: sandbox.clone(),
             path: path(READ),
             length: size,
         }),

@@ -45,7 +45,7 @@ impl Operation {
 #[derive(Debug)]
 struct TimedOperation {
     target: Target,
-    made: TestSandbox,
+    sandbox: TestSandbox,
     operation: Operation,
 }
 
@@ -85,20 +85,20 @@ impl TimedOperation {
     async fn pause_and_resume(&self) -> Result<(Duration, Duration), Failure> {
         let client = &self.target.client;
         let begun = Instant::now();
-        client.pause(&self.made.id).await?;
+        client.pause(&self.sandbox.id).await?;
         let paused = begun.elapsed();
         let begun = Instant::now();
-        client.connect(&self.made.id, LONG_LIFE_SECONDS).await?;
+        client.connect(&self.sandbox.id, LONG_LIFE_SECONDS).await?;
         let resumed = begun.elapsed();
         // It must really be awake.
-        super::calls::execute(&self.made.envd).await?;
+        super::calls::execute(&self.sandbox.envd).await?;
         Ok((paused, resumed))
     }
 
     async fn snapshot(&self) -> Result<Duration, Failure> {
         let client = &self.target.client;
         let begun = Instant::now();
-        let snapshot = client.snapshot(&self.made.id).await?;
+        let snapshot = client.snapshot(&self.sandbox.id).await?;
         let took = begun.elapsed();
         client.delete_template(&snapshot.id).await?;
         Ok(took)
@@ -107,22 +107,22 @@ impl TimedOperation {
     async fn fork(&self, count: u32) -> Result<Duration, Failure> {
         let client = &self.target.client;
         let begun = Instant::now();
-        let copies = client.fork(&self.made.id, count, LIFE_SECONDS).await?;
+        let copies = client.fork(&self.sandbox.id, count, LIFE_SECONDS).await?;
         let took = begun.elapsed();
         let mut refused = None;
-        let mut made = Vec::new();
+        let mut sandboxes = Vec::new();
         for copy in copies {
             match copy {
-                Ok(sandbox) => made.push(self.target.enter(sandbox)),
+                Ok(sandbox) => sandboxes.push(self.target.enter(sandbox)),
                 Err(error) => refused = Some(error),
             }
         }
         // Before they go, that they run.
-        let answered = match made.last() {
+        let answered = match sandboxes.last() {
             Some(last) => super::calls::execute(&last.envd).await.map(drop),
             None => Err(Failure::new("there are no copies")),
         };
-        self.target.end_all(made).await;
+        self.target.end_all(sandboxes).await;
         if let Some(error) = refused {
             return Err(error.into());
         }
@@ -168,14 +168,17 @@ async fn rows(
     for operation in operations {
         let name = operation.name();
         let contender = match found {
-            Ok(target) => target.make(TEMPLATE, LONG_LIFE_SECONDS).await.map(|made| {
-                all.push(made.clone());
-                TimedOperation {
-                    target: target.clone(),
-                    made,
-                    operation,
-                }
-            }),
+            Ok(target) => target
+                .make(TEMPLATE, LONG_LIFE_SECONDS)
+                .await
+                .map(|sandbox| {
+                    all.push(sandbox.clone());
+                    TimedOperation {
+                        target: target.clone(),
+                        sandbox,
+                        operation,
+                    }
+                }),
             Err(failure) => Err(failure.clone()),
         };
         contenders.add(

@@ -35,21 +35,21 @@ struct Terminal {
 }
 
 impl Terminal {
-    async fn open(made: &TestSandbox, streaming: bool) -> Result<Self, Failure> {
+    async fn open(sandbox: &TestSandbox, streaming: bool) -> Result<Self, Failure> {
         let command = Command {
             program: "/bin/sh".to_owned(),
             arguments: vec!["-c".to_owned(), SCRIPT.to_owned()],
             pty: Some(PtySize { cols: 80, rows: 24 }),
             ..Command::default()
         };
-        let process = made.envd.start(&command).await?;
+        let process = sandbox.envd.start(&command).await?;
         let keys = if streaming {
-            Keys::Stream(made.envd.input(process.pid(), InputKind::Pty))
+            Keys::Stream(sandbox.envd.input(process.pid(), InputKind::Pty))
         } else {
             Keys::Calls
         };
         let mut terminal = Self {
-            envd: made.envd.clone(),
+            envd: sandbox.envd.clone(),
             process,
             keys,
             typed: 0,
@@ -129,14 +129,14 @@ impl Contender for Terminal {
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
     let found = bench.fleet.plain(bench.progress).await?;
-    let made = match &found {
+    let sandbox = match &found {
         Ok(target) => target.make(TEMPLATE, LONG_LIFE_SECONDS).await,
         Err(failure) => Err(failure.clone()),
     };
     let mut contenders = Contenders::default();
     for (name, streaming) in [(CALLS, false), (STREAM, true)] {
-        let terminal = match &made {
-            Ok(made) => Terminal::open(made, streaming).await,
+        let terminal = match &sandbox {
+            Ok(sandbox) => Terminal::open(sandbox, streaming).await,
             Err(failure) => Err(failure.clone()),
         };
         contenders.add(
@@ -150,9 +150,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> 
         .await;
     rows.append(&mut contenders.absent);
     drop(contenders);
-    if let (Ok(target), Ok(made)) = (&found, &made) {
+    if let (Ok(target), Ok(sandbox)) = (&found, &sandbox) {
         // What cannot be ended is left to the sweep.
-        target.end(made).await.ok();
+        target.end(sandbox).await.ok();
     }
     Ok(vec![group(
         "pty",

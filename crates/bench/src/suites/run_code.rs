@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct RunCode {
-    made: TestSandbox,
+    sandbox: TestSandbox,
 }
 
 #[async_trait]
@@ -36,7 +36,7 @@ impl Contender for RunCode {
 
     async fn round(&mut self) -> Result<Duration, Failure> {
         let begun = Instant::now();
-        let outcome = self.made.envd.run_code("1+1", LIMIT).await?;
+        let outcome = self.sandbox.envd.run_code("1+1", LIMIT).await?;
         let took = begun.elapsed();
         match (outcome.result.as_deref(), outcome.error) {
             (Some("2"), None) => Ok(took),
@@ -50,14 +50,14 @@ impl Contender for RunCode {
 
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> {
     let found = bench.fleet.plain(bench.progress).await?;
-    let made = match &found {
+    let sandbox = match &found {
         Ok(target) => interpreter(bench, target).await,
         Err(failure) => Err(failure.clone()),
     };
     let mut contenders = Contenders::default();
-    let contender = made
+    let contender = sandbox
         .clone()
-        .map(|made| -> Box<dyn Contender> { Box::new(RunCode { made }) });
+        .map(|sandbox| -> Box<dyn Contender> { Box::new(RunCode { sandbox }) });
     contenders.add(SOULBOX, contender);
     let rounds = bench.options.rounds;
     let mut rows: Vec<Row> = bench
@@ -69,9 +69,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<Vec<Group>, Error> 
         )
         .await;
     rows.append(&mut contenders.absent);
-    if let (Ok(target), Ok(made)) = (&found, &made) {
+    if let (Ok(target), Ok(sandbox)) = (&found, &sandbox) {
         // What cannot be ended is left to the sweep.
-        target.end(made).await.ok();
+        target.end(sandbox).await.ok();
     }
     Ok(vec![group(
         "run-code",

@@ -55,15 +55,15 @@ async fn once(
 ) -> [Result<std::time::Duration, Failure>; 5] {
     let nobody = || Err(Failure::new("there is no sandbox to ask"));
     let (exec, info) = match sandbox {
-        Some(made) => (
-            calls::execute(&made.envd).await,
-            time(target.client.sandbox(&made.id)).await,
+        Some(sandbox) => (
+            calls::execute(&sandbox.envd).await,
+            time(target.client.sandbox(&sandbox.id)).await,
         ),
         None => (nobody(), nobody()),
     };
     let list = time(target.client.list_newest(10)).await;
     let (create, kill) = match calls::first_output(target).await {
-        Ok((took, made)) => (Ok(took), time(target.client.kill(&made.id)).await),
+        Ok((took, sandbox)) => (Ok(took), time(target.client.kill(&sandbox.id)).await),
         Err(failure) => (Err(failure), Err(Failure::new("it was not made"))),
     };
     [create, exec, info, list, kill]

@@ -45,8 +45,8 @@ async fn runs(bench: &Bench<'_>, target: &Target) -> Row {
         let target = target.clone();
         async move {
             let begun = Instant::now();
-            let (_, made) = calls::first_output(&target).await?;
-            target.end(&made).await?;
+            let (_, sandbox) = calls::first_output(&target).await?;
+            target.end(&sandbox).await?;
             Ok(begun.elapsed())
         }
     };
@@ -56,18 +56,18 @@ async fn runs(bench: &Bench<'_>, target: &Target) -> Row {
 }
 
 async fn commands(bench: &Bench<'_>, target: &Target) -> Row {
-    let made = match target.make(TEMPLATE, LONG_LIFE_SECONDS).await {
-        Ok(made) => made,
+    let sandbox = match target.make(TEMPLATE, LONG_LIFE_SECONDS).await {
+        Ok(sandbox) => sandbox,
         Err(failure) => return Row::skipped(COMMANDS, &failure.0),
     };
-    let envd = made.envd.clone();
+    let envd = sandbox.envd.clone();
     let work = move || {
         let envd = envd.clone();
         async move { calls::execute(&envd).await }
     };
     let row = flood(bench, COMMANDS, "`true` in one sandbox, to its end", work).await;
     // What cannot be ended is left to the sweep.
-    target.end(&made).await.ok();
+    target.end(&sandbox).await.ok();
     row
 }
 

@@ -11,8 +11,8 @@ use soulbox_client::{
 };
 
 use super::{
-    Origin,
-    flow::ChunkStream,
+    SourceInfo,
+    chunk_stream::ChunkStream,
     target::{join, says_folder},
 };
 use crate::report::{advice, warning};
@@ -65,39 +65,46 @@ pub(super) fn pack(envd: Envd, path: String) -> ChunkStream {
 pub(super) async fn take(
     envd: &Envd,
     path: &str,
-    origin: &Origin,
-    flow: ChunkStream,
+    source_info: &SourceInfo,
+    chunk_stream: ChunkStream,
 ) -> Result<()> {
     let there = match envd.stat(path).await {
         Ok(entry) => Some(entry.kind),
         Err(error) if error.is_not_found() => None,
-        Err(error) => return flow.settle(Err(error.into())).await,
+        Err(error) => return chunk_stream.settle(Err(error.into())).await,
     };
     let own_name = there == Some(EntryKind::Directory) || says_folder(path);
-    let target = match &origin.name {
-        Some(name) if own_name && !origin.contents => join(path, name),
-        None if own_name && !origin.is_directory => {
+    let target = match &source_info.name {
+        Some(name) if own_name && !source_info.contents => join(path, name),
+        None if own_name && !source_info.is_directory => {
             let hint = "name the file: SANDBOX:FOLDER/NAME";
-            return flow.settle(Err(advice("the copy has no name", hint))).await;
+            return chunk_stream
+                .settle(Err(advice("the copy has no name", hint)))
+                .await;
         }
         _ => path.to_owned(),
     };
-    if origin.is_directory {
-        unpack(envd, &target, flow).await
+    if source_info.is_directory {
+        unpack(envd, &target, chunk_stream).await
     } else {
-        write(envd, &target, origin, flow).await
+        write(envd, &target, source_info, chunk_stream).await
     }
 }
 
-async fn write(envd: &Envd, target: &str, origin: &Origin, flow: ChunkStream) -> Result<()> {
-    let (chunks, outcome) = flow.split();
+async fn write(
+    envd: &Envd,
+    target: &str,
+    source_info: &SourceInfo,
+    chunk_stream: ChunkStream,
+) -> Result<()> {
+    let (chunks, outcome) = chunk_stream.split();
     let uploaded = envd
         .upload(target, None, chunks)
         .await
         .with_context(|| target.to_owned());
     outcome.settle(uploaded).await?;
     // Uploads are plain data files; a program should stay one.
-    if let Some(mode) = origin.mode.filter(|mode| mode & 0o111 != 0) {
+    if let Some(mode) = source_info.mode.filter(|mode| mode & 0o111 != 0) {
         set_mode(envd, target, mode).await;
     }
     Ok(())
@@ -120,7 +127,7 @@ async fn set_mode(envd: &Envd, target: &str, mode: u32) {
     }
 }
 
-async fn unpack(envd: &Envd, target: &str, mut flow: ChunkStream) -> Result<()> {
+async fn unpack(envd: &Envd, target: &str, mut chunk_stream: ChunkStream) -> Result<()> {
     let begun = async {
         envd.make_directory(target).await?;
         let folder = envd.stat(target).await?.path;
@@ -129,14 +136,14 @@ async fn unpack(envd: &Envd, target: &str, mut flow: ChunkStream) -> Result<()> 
     };
     let process = match begun.await {
         Ok(process) => process,
-        Err(error) => return flow.settle(Err(error)).await,
+        Err(error) => return chunk_stream.settle(Err(error)).await,
     };
     let pid = process.pid();
     let ending = tokio::spawn(end_of(process));
     let input = envd.input(pid, InputKind::Stdin);
     let mut sent = Ok(());
     loop {
-        match flow.next().await {
+        match chunk_stream.next().await {
             Ok(Some(chunk)) => {
                 if !input.send(chunk).await {
                     break;
@@ -160,7 +167,7 @@ async fn unpack(envd: &Envd, target: &str, mut flow: ChunkStream) -> Result<()> 
     } else {
         sent.and(Err(failed(code, &complaint)))
     };
-    flow.settle(unpacked).await
+    chunk_stream.settle(unpacked).await
 }
 
 async fn tar(envd: &Envd, arguments: &[&str], stdin: bool) -> Result<ProcessStream> {

@@ -10,7 +10,7 @@ use soulbox_client::model::{
 };
 
 use super::{
-    follow::{self, Ending, OnInterrupt},
+    follow::{self, BuildEnd, OnInterrupt},
     lines::Lines,
     printer::Printer,
     upload,
@@ -110,11 +110,11 @@ pub(super) async fn watch(
     )
     .await;
     printer.end(match &ending {
-        Ok(Ending::Failed(reason)) => Some(&reason.message),
+        Ok(BuildEnd::Failed(reason)) => Some(&reason.message),
         _ => None,
     });
     match ending? {
-        Ending::Ready => {
+        BuildEnd::Ready => {
             if !settings.quiet && !settings.json {
                 report::note(&format!(
                     "built {name} in {:.1} s (build {}); try: soulbox shell -t {name}",
@@ -124,13 +124,13 @@ pub(super) async fn watch(
             }
             outcome(settings, requested, "ready", &requested.template)
         }
-        Ending::Failed(reason) => {
+        BuildEnd::Failed(reason) => {
             if settings.json {
                 outcome(settings, requested, "error", "")?;
             }
             Err(started.lines.explain(&reason))
         }
-        Ending::Interrupted(code) => Ok(code),
+        BuildEnd::Interrupted(code) => Ok(code),
     }
 }
 

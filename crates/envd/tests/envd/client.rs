@@ -39,7 +39,7 @@ impl Dial for Loopback {
     }
 }
 
-fn guest(envd: &Envd, token: Option<&str>) -> EnvdClient {
+fn client(envd: &Envd, token: Option<&str>) -> EnvdClient {
     EnvdClient::with_tokens(
         Arc::new(Loopback(envd.port)),
         Secret::new(NODE_TOKEN),
@@ -47,12 +47,12 @@ fn guest(envd: &Envd, token: Option<&str>) -> EnvdClient {
     )
 }
 
-fn with_guest<T>(test: impl AsyncFnOnce(&Envd, EnvdClient) -> T) -> T {
+fn with_client<T>(test: impl AsyncFnOnce(&Envd, EnvdClient) -> T) -> T {
     let envd = Envd::with_token(Some("secret"));
-    let guest = guest(&envd, Some("secret"));
+    let client = client(&envd, Some("secret"));
     tokio::runtime::Runtime::new()
         .unwrap()
-        .block_on(test(&envd, guest))
+        .block_on(test(&envd, client))
 }
 
 fn shell(script: &str) -> CommandSpec {
@@ -65,7 +65,7 @@ fn shell(script: &str) -> CommandSpec {
 }
 
 async fn run(
-    guest: &EnvdClient,
+    client: &EnvdClient,
     command: &CommandSpec,
 ) -> (Result<ProcessExit, Error>, String, String) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ async fn run(
         OutputStream::Stdout => stdout.extend_from_slice(bytes),
         OutputStream::Stderr => stderr.extend_from_slice(bytes),
     };
-    let exit = guest.run(command, &mut output, LIMIT).await;
+    let exit = client.run(command, &mut output, LIMIT).await;
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (exit, text(stdout), text(stderr))
 }
@@ -87,20 +87,21 @@ fn is_running(marker: &str) -> bool {
 
 #[test]
 fn a_command_runs_as_its_user_and_its_output_and_end_are_told() {
-    with_guest(async |_, guest| {
+    with_client(async |_, client| {
         let mut command = shell("id -un; pwd; echo $MINE; echo oops >&2; exit 3");
         command.user = "daemon".into();
         command.cwd = Some("/usr".into());
         command.env = BTreeMap::from([("MINE".into(), "yes".into())]);
-        let (exit, stdout, stderr) = run(&guest, &command).await;
+        let (exit, stdout, stderr) = run(&client, &command).await;
         assert_eq!(exit.unwrap(), ProcessExit::Code(3));
         assert_eq!(
             (stdout.as_str(), stderr.as_str()),
             ("daemon\n/usr\nyes\n", "oops\n")
         );
-        let (exit, ..) = run(&guest, &shell("kill -9 $$")).await;
+        let (exit, ..) = run(&client, &shell("kill -9 $$")).await;
         assert_eq!(exit.unwrap().to_string(), "signal: killed");
-        let (exit, stdout, _) = run(&guest, &shell("head -c 5000000 /dev/zero | tr '\\0' x")).await;
+        let (exit, stdout, _) =
+            run(&client, &shell("head -c 5000000 /dev/zero | tr '\\0' x")).await;
         assert!(exit.unwrap().is_success());
         assert_eq!(stdout.len(), 5_000_000);
     });
@@ -108,9 +109,9 @@ fn a_command_runs_as_its_user_and_its_output_and_end_are_told() {
 
 #[test]
 fn an_unknown_user_is_refused_in_envds_words() {
-    with_guest(async |_, guest| {
+    with_client(async |_, client| {
         let command = CommandSpec::login_shell("whoami", "root123");
-        let (exit, ..) = run(&guest, &command).await;
+        let (exit, ..) = run(&client, &command).await;
         let error = exit.unwrap_err();
         assert_eq!(error.code(), Some("unauthenticated"));
         assert_eq!(
@@ -122,10 +123,10 @@ fn an_unknown_user_is_refused_in_envds_words() {
 
 #[test]
 fn a_program_that_is_not_there_is_refused() {
-    with_guest(async |_, guest| {
+    with_client(async |_, client| {
         let mut command = shell("");
         command.program = "/not/there".into();
-        let (exit, ..) = run(&guest, &command).await;
+        let (exit, ..) = run(&client, &command).await;
         assert_eq!(exit.unwrap_err().code(), Some("invalid_argument"));
     });
 }
@@ -136,7 +137,7 @@ fn a_wrong_token_is_refused_and_a_closed_port_is_unreachable() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         for token in [None, Some("wrong")] {
-            let (exit, ..) = run(&guest(&envd, token), &shell("true")).await;
+            let (exit, ..) = run(&client(&envd, token), &shell("true")).await;
             assert_eq!(exit.unwrap_err().code(), Some("unauthenticated"));
         }
         let nobody = EnvdClient::with_tokens(Arc::new(Loopback(1)), Secret::new("x"), None);
@@ -147,11 +148,11 @@ fn a_wrong_token_is_refused_and_a_closed_port_is_unreachable() {
 
 #[test]
 fn a_command_that_takes_too_long_is_ended() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let marker = format!("{}.77", 100_000 + u32::from(envd.port));
         let command = shell(&format!("sleep {marker}; true"));
         let limit = Duration::from_millis(300);
-        let exit = guest.run(&command, &mut |_, _| {}, limit).await;
+        let exit = client.run(&command, &mut |_, _| {}, limit).await;
         assert!(matches!(exit, Err(Error::TooSlow { .. })), "{exit:?}");
         eventually("the process is gone", || !is_running(&marker));
     });
@@ -159,18 +160,18 @@ fn a_command_that_takes_too_long_is_ended() {
 
 #[test]
 fn dropping_a_run_ends_the_process_at_any_moment() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let marker = format!("{}.55", 100_000 + u32::from(envd.port));
         let command = shell(&format!("echo up; sleep {marker}; true"));
         for wait in [0, 1, 3, 10, 50, 200] {
             let mut ignore = |_: OutputStream, _: &[u8]| {};
-            let run = guest.run(&command, &mut ignore, LIMIT);
+            let run = client.run(&command, &mut ignore, LIMIT);
             let dropped = tokio::time::timeout(Duration::from_millis(wait), run).await;
             assert!(dropped.is_err());
         }
         // The last may be heard of late: until all attempts to end it are over.
         eventually("no process is left", || !is_running(&marker));
-        let (exit, ..) = run(&guest, &shell("true")).await;
+        let (exit, ..) = run(&client, &shell("true")).await;
         assert!(exit.unwrap().is_success());
         assert!(!is_running(&marker));
     });
@@ -178,19 +179,19 @@ fn dropping_a_run_ends_the_process_at_any_moment() {
 
 #[test]
 fn a_started_process_outlives_its_handle_and_tells_its_end() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let marker = format!("{}.33", 100_000 + u32::from(envd.port));
         let command = shell(&format!("echo hello; sleep {marker}; true"));
-        let process = guest.start(&command).await.unwrap();
+        let process = client.start(&command).await.unwrap();
         assert!(process.pid() > 0);
         eventually("its output comes", || process.tail() == "hello\n");
         drop(process);
         // Whatever a drop could have done is done once envd has answered again.
-        run(&guest, &shell("true")).await.0.unwrap();
+        run(&client, &shell("true")).await.0.unwrap();
         assert!(is_running(&marker));
 
         let script = "head -c 20000 /dev/zero | tr '\\0' x; echo end >&2; exit 7";
-        let mut process = guest.start(&shell(script)).await.unwrap();
+        let mut process = client.start(&shell(script)).await.unwrap();
         assert_eq!(process.exited().await.unwrap(), ProcessExit::Code(7));
         assert_eq!(process.exited().await.unwrap(), ProcessExit::Code(7));
         let tail = process.tail();
@@ -202,9 +203,9 @@ fn a_started_process_outlives_its_handle_and_tells_its_end() {
 #[test]
 fn a_process_whose_sandbox_ends_is_cut_off() {
     let envd = Envd::with_token(Some("secret"));
-    let guest = guest(&envd, Some("secret"));
+    let client = client(&envd, Some("secret"));
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let mut process = guest.start(&shell("sleep 100")).await.unwrap();
+        let mut process = client.start(&shell("sleep 100")).await.unwrap();
         let pid = rustix::process::Pid::from_raw(envd.pid().cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         for _ in 0..2 {
@@ -220,7 +221,7 @@ fn a_process_whose_sandbox_ends_is_cut_off() {
 
 #[test]
 fn init_changes_what_later_processes_get() {
-    with_guest(async |envd, before| {
+    with_client(async |envd, before| {
         let update = InitUpdate {
             access_token: Some(Secret::new("new")),
             env: Some(BTreeMap::from([("CALLER".into(), "1".into())])),
@@ -235,7 +236,7 @@ fn init_changes_what_later_processes_get() {
         assert_eq!(exit.unwrap_err().code(), Some("unauthenticated"));
         let mut command = shell("echo $CALLER $FROM_TEMPLATE $E2B_SANDBOX_ID $(id -un) $PWD");
         command.user = String::new();
-        let (_, stdout, _) = run(&guest(envd, Some("new")), &command).await;
+        let (_, stdout, _) = run(&client(envd, Some("new")), &command).await;
         assert_eq!(stdout, "1 claimed daemon /usr\n");
     });
 }
@@ -254,7 +255,7 @@ async fn archive(directory: &std::path::Path) -> Vec<u8> {
 
 #[test]
 fn files_go_in_and_come_out_again() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let source = tempfile::tempdir().unwrap();
         fs::create_dir(source.path().join("sub")).unwrap();
         fs::write(source.path().join("sub/f"), vec![9; 3 << 20]).unwrap();
@@ -267,25 +268,25 @@ fn files_go_in_and_come_out_again() {
             ..CopyRequest::default()
         };
         let bytes = archive(source.path()).await;
-        guest.copy_in(&copy, io::Cursor::new(bytes)).await.unwrap();
+        client.copy_in(&copy, io::Cursor::new(bytes)).await.unwrap();
         let target = envd.home.path().join("in &+%");
         assert_eq!(fs::read(target.join("sub/f")).unwrap().len(), 3 << 20);
 
         // Out of one place and into another, as COPY --from does.
-        let tree = guest.tree(target.to_str().unwrap()).await.unwrap();
+        let tree = client.tree(target.to_str().unwrap()).await.unwrap();
         let again = CopyRequest {
             dest: envd.home.path().join("again").to_str().unwrap().into(),
             keep_owners: true,
             ..CopyRequest::default()
         };
-        guest.copy_in(&again, tree).await.unwrap();
+        client.copy_in(&again, tree).await.unwrap();
         let listing = "cd \"$1\" && find . -printf '%P %U:%G %m %s\\n' | sort";
         let list = async |directory: &std::path::Path| {
             let mut command = shell(listing);
             command
                 .args
                 .extend(["bash".into(), directory.to_str().unwrap().into()]);
-            run(&guest, &command).await.1
+            run(&client, &command).await.1
         };
         let first = list(&target).await;
         assert_eq!(first, list(&envd.home.path().join("again")).await);
@@ -295,7 +296,7 @@ fn files_go_in_and_come_out_again() {
 
 #[test]
 fn refused_copies_and_trees_tell_why() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let source = tempfile::tempdir().unwrap();
         let copy = CopyRequest {
             src: "not-there".into(),
@@ -303,7 +304,7 @@ fn refused_copies_and_trees_tell_why() {
             ..CopyRequest::default()
         };
         let bytes = archive(source.path()).await;
-        let refused = guest.copy_in(&copy, io::Cursor::new(bytes)).await;
+        let refused = client.copy_in(&copy, io::Cursor::new(bytes)).await;
         let Err(Error::Refused { code, message }) = refused else {
             panic!("{refused:?}");
         };
@@ -312,10 +313,10 @@ fn refused_copies_and_trees_tell_why() {
 
         // More than envd takes before it answers: the answer must come through all the same.
         let huge = io::Cursor::new(vec![b'x'; 8 << 20]);
-        let refused = guest.copy_in(&copy, huge).await;
+        let refused = client.copy_in(&copy, huge).await;
         assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
 
-        let missing = guest.tree("/not/there").await;
+        let missing = client.tree("/not/there").await;
         assert_eq!(missing.unwrap_err().code(), Some("not_found"));
     });
 }
@@ -340,19 +341,19 @@ impl AsyncRead for Broken {
 
 #[test]
 fn an_archive_that_cannot_be_read_here_is_our_own_error() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let copy = CopyRequest {
             dest: envd.home.path().join("x").to_str().unwrap().into(),
             ..CopyRequest::default()
         };
-        let copied = guest.copy_in(&copy, Broken(300)).await;
+        let copied = client.copy_in(&copy, Broken(300)).await;
         assert!(matches!(copied, Err(Error::Archive(_))), "{copied:?}");
     });
 }
 
 #[test]
 fn a_dropped_copy_and_a_dropped_tree_leave_nothing() {
-    with_guest(async |envd, guest| {
+    with_client(async |envd, client| {
         let home = envd.home.path().to_owned();
         let scratches = || {
             fs::read_dir(&home)
@@ -369,7 +370,7 @@ fn a_dropped_copy_and_a_dropped_tree_leave_nothing() {
         };
         let (reader, mut writer) = tokio::io::duplex(64);
         {
-            let copied = guest.copy_in(&copy, reader);
+            let copied = client.copy_in(&copy, reader);
             tokio::pin!(copied);
             let since = Instant::now();
             tokio::io::AsyncWriteExt::write_all(&mut writer, b"abc")
@@ -383,14 +384,14 @@ fn a_dropped_copy_and_a_dropped_tree_leave_nothing() {
         }
         eventually("the scratch goes", || scratches() == 0);
 
-        let mut tree = guest.tree("/usr/bin").await.unwrap();
+        let mut tree = client.tree("/usr/bin").await.unwrap();
         tree.read_exact(&mut [0; 1024]).await.unwrap();
         drop(tree);
     });
 }
 
-fn _is_send(guest: &EnvdClient, command: &CommandSpec) -> impl Future + Send {
-    let guest = guest.clone();
+fn _is_send(client: &EnvdClient, command: &CommandSpec) -> impl Future + Send {
+    let client = client.clone();
     let command = command.clone();
-    async move { guest.run(&command, &mut |_, _| {}, LIMIT).await }
+    async move { client.run(&command, &mut |_, _| {}, LIMIT).await }
 }
