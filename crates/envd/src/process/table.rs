@@ -99,7 +99,7 @@ impl Table {
         all
     }
 
-    /// Told by the reaper. Orphans that were never ours are simply gone, but may be what the
+    /// Called by the reaper. Orphans that were never ours are simply gone, but may be what the
     /// kernel killed for lack of memory. `memory` is what the sandbox may use of it.
     pub(super) fn exited(&self, pid: u32, exit: Exit, memory: u64) -> Option<Rc<Process>> {
         let process = self

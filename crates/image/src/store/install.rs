@@ -27,7 +27,7 @@ pub(crate) struct Input {
     pub(crate) file: Arc<File>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    /// Told how much was read.
+    /// Counts what was read.
     pub(crate) counter: Option<Arc<ProgressCounter>>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Rule {
     targets: Vec<String>,
     /// Names our links as where packets come from, and does not turn them away.
     accepts_our_links: bool,
-    /// Turns everything away that reaches it.
+    /// Drops everything that reaches it.
     refuses_all: bool,
 }
 
