@@ -19,7 +19,7 @@ const LONGEST: usize = 128 << 10;
 
 pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String> {
     expand_at(text, env, 0).ok_or_else(|| {
-        Problem::told(format!(
+        Problem::user(format!(
             "a value is longer than {LONGEST} bytes with its variables replaced"
         ))
     })
@@ -58,8 +58,8 @@ fn reference(text: &str, env: &BTreeMap<String, String>, depth: u32) -> Option<(
         let word = &braced[name.len()..][..word_length];
         let length = 2 + name.len() + word_length + 1;
         return match with_operator(name, word, env, depth)? {
-            Meant::Value(value) => Some((value, length)),
-            Meant::Itself => itself(),
+            Expansion::Value(value) => Some((value, length)),
+            Expansion::Itself => itself(),
         };
     }
     match name_of(after) {
@@ -74,7 +74,7 @@ fn with_operator(
     rest: &str,
     env: &BTreeMap<String, String>,
     depth: u32,
-) -> Option<Meant> {
+) -> Option<Expansion> {
     let value = value_of(name, env);
     let word = |text: &str| expand_at(text, env, depth + 1);
     let meant = if rest.is_empty() {
@@ -92,12 +92,12 @@ fn with_operator(
             word(other)?
         }
     } else {
-        return Some(Meant::Itself);
+        return Some(Expansion::Itself);
     };
-    Some(Meant::Value(meant))
+    Some(Expansion::Value(meant))
 }
 
-enum Meant {
+enum Expansion {
     Value(String),
     Itself,
 }

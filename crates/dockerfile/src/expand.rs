@@ -5,7 +5,7 @@
 pub(crate) enum Value {
     Known(String),
     Unset,
-    /// Only the build can tell: it may come from the image.
+    /// Known only during the build: it may come from the image.
     Later,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum When {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum Segment {
     Text(String),
     /// An expression for the build.
     Later(String),
@@ -31,16 +31,16 @@ enum Piece {
 
 /// Text in which some parts may be left for the build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Text(Vec<Piece>);
+pub(crate) struct Text(Vec<Segment>);
 
 impl Text {
     /// `None`: some of it is left for the build.
     pub(crate) fn known(&self) -> Option<String> {
         self.0
             .iter()
-            .map(|piece| match piece {
-                Piece::Text(text) => Some(text.as_str()),
-                Piece::Later(_) => None,
+            .map(|segment| match segment {
+                Segment::Text(text) => Some(text.as_str()),
+                Segment::Later(_) => None,
             })
             .collect()
     }
@@ -48,28 +48,28 @@ impl Text {
     /// As a value of an ENV step: the build puts in `$X` and `${X}` once more.
     pub(crate) fn for_build(&self) -> String {
         let mut all = String::new();
-        for piece in &self.0 {
-            match piece {
-                Piece::Text(text) => all.push_str(&protected(text)),
-                Piece::Later(expression) => all.push_str(expression),
+        for segment in &self.0 {
+            match segment {
+                Segment::Text(text) => all.push_str(&protected(text)),
+                Segment::Later(expression) => all.push_str(expression),
             }
         }
         all
     }
 
     fn push(&mut self, character: char) {
-        if let Some(Piece::Text(text)) = self.0.last_mut() {
+        if let Some(Segment::Text(text)) = self.0.last_mut() {
             text.push(character);
         } else {
-            self.0.push(Piece::Text(character.to_string()));
+            self.0.push(Segment::Text(character.to_string()));
         }
     }
 
     fn append(&mut self, other: Self) {
-        for piece in other.0 {
-            match piece {
-                Piece::Text(text) => text.chars().for_each(|character| self.push(character)),
-                later @ Piece::Later(_) => self.0.push(later),
+        for segment in other.0 {
+            match segment {
+                Segment::Text(text) => text.chars().for_each(|character| self.push(character)),
+                later @ Segment::Later(_) => self.0.push(later),
             }
         }
     }
@@ -174,7 +174,7 @@ impl<'a> Expander<'a> {
 
     fn double_quoted(&mut self, text: &mut Text) -> Result<(), String> {
         // Even an empty pair makes a word.
-        text.append(Text(vec![Piece::Text(String::new())]));
+        text.append(Text(vec![Segment::Text(String::new())]));
         loop {
             match self.rest.next() {
                 None => return Err("a \" is not closed".to_owned()),
@@ -211,7 +211,7 @@ impl<'a> Expander<'a> {
                 self.rest.next();
                 Ok(Text::default())
             }
-            _ => Ok(Text(vec![Piece::Text("$".to_owned())])),
+            _ => Ok(Text(vec![Segment::Text("$".to_owned())])),
         }
     }
 
@@ -228,10 +228,10 @@ impl<'a> Expander<'a> {
 
     fn plain(&self, name: &str) -> Result<Text, String> {
         match self.names.value(name) {
-            Value::Known(value) => Ok(Text(vec![Piece::Text(value)])),
+            Value::Known(value) => Ok(Text(vec![Segment::Text(value)])),
             Value::Unset => Ok(Text::default()),
             Value::Later if self.when == When::Build => {
-                Ok(Text(vec![Piece::Later(format!("${{{name}}}"))]))
+                Ok(Text(vec![Segment::Later(format!("${{{name}}}"))]))
             }
             Value::Later => Err(format!(
                 "${name} is not known before the build: only what ARG and ENV of this file say is; \
@@ -263,7 +263,7 @@ impl<'a> Expander<'a> {
             // The build knows two operators and takes empty for unset.
             return match operator {
                 '?' => self.plain(&name),
-                _ => Ok(Text(vec![Piece::Later(format!(
+                _ => Ok(Text(vec![Segment::Later(format!(
                     "${{{name}:{operator}{}}}",
                     word.for_build()
                 ))])),

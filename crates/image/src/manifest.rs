@@ -191,7 +191,7 @@ pub(crate) fn malformed(what: &str, reason: impl Into<String>) -> Error {
     }
 }
 
-/// A stranger's text, fit for one line of a log.
+/// Untrusted text, made fit for one line of a log.
 pub(crate) fn printable(text: &str, longest: usize) -> String {
     let clean = |char: char| if char.is_control() { ' ' } else { char };
     text.chars().take(longest).map(clean).collect()

@@ -33,10 +33,10 @@ mod error;
 mod export;
 mod first_process;
 mod fork_server;
+mod host_mounts;
 mod inside;
 mod limits;
 mod mounts;
-mod pieces;
 mod root;
 mod user_namespace;
 
@@ -95,29 +95,29 @@ fn run() -> Result<(), Failure> {
     let envd = std::fs::File::open(&spec.envd).at("open envd")?;
     // Not ahead of time: it would not show what the host mounts meanwhile, such as volumes.
     new_mount_namespace().at("mount namespace")?;
-    let root::Assembled { inner, disk } = root::assemble(&spec, &user_namespace)?;
-    let pieces = pieces::collect(&spec, &user_namespace)?;
+    let root::Root { inner, disk } = root::assemble(&spec, &user_namespace)?;
+    let host_mounts = host_mounts::collect(&spec, &user_namespace)?;
 
     let namespaces =
         libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
-    let (told, tell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at("pipe")?;
+    let (reported, report_sent) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at("pipe")?;
     match clone_process(namespaces, Parent::Grandparent).at("clone the first process")? {
         Cloned::Child => {
             // Our pid must be on record before envd says that it is ready on the same pipe.
-            drop(tell);
-            rustix::io::read(&told, &mut [0; 1]).at("wait for the report")?;
-            drop(told);
+            drop(report_sent);
+            rustix::io::read(&reported, &mut [0; 1]).at("wait for the report")?;
+            drop(reported);
             Err(first_process::become_envd(
                 &spec,
                 &envd,
                 &user_namespace,
                 &inner,
-                &pieces,
+                &host_mounts,
             ))
         }
         Cloned::Parent(pid) => {
             report(&InitStatus::Started { pid, disk });
-            drop(tell);
+            drop(report_sent);
             Ok(())
         }
     }
@@ -174,7 +174,7 @@ fn enter_network(prepared: &PreparedSpec) -> Result<(), Failure> {
 fn report(status: &InitStatus) {
     if let Ok(mut line) = serde_json::to_vec(status) {
         line.push(b'\n');
-        // The reader may be gone (a killed server): there is nobody left to tell.
+        // The reader may be gone (a killed server): nobody is left to read it.
         let _gone = std::io::stdout().write_all(&line);
     }
 }

@@ -112,7 +112,7 @@ impl Fixture {
 
     async fn jail_for(&self, max_sandboxes: u32) -> Opened {
         let data_dir = self.path().to_owned();
-        let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
+        let programs = soulbox_guest_programs::install(&data_dir.join("bin")).unwrap();
         let machine = Machine::open(MachineConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),

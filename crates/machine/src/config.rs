@@ -10,7 +10,7 @@ pub struct MachineConfig {
     pub sandboxes_dir: PathBuf,
     /// Volumes, each mounted at `<id>/mnt`.
     pub volumes_dir: PathBuf,
-    pub programs: soulbox_embed::Programs,
+    pub programs: soulbox_guest_programs::Programs,
     /// `None`: the first free one of a list.
     pub network_range: Option<Ipv4Net>,
     /// Private ranges that the operator opened for all sandboxes.

@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn inits_are_forked_by_one_process_which_is_started_again_when_it_was_killed() {
         let folder = tempfile::tempdir().unwrap();
-        let programs = soulbox_embed::install(&folder.path().join("bin")).unwrap();
+        let programs = soulbox_guest_programs::install(&folder.path().join("bin")).unwrap();
         let server = ForkServer::new(programs.init);
         assert!(last_words(&server).contains("parse the prepared slot"));
         let first = pid_of(&server);

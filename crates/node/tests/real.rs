@@ -85,7 +85,7 @@ impl World {
         let machine = Machine::open(MachineConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
-            programs: soulbox_embed::install(&data_dir.join("bin")).unwrap(),
+            programs: soulbox_guest_programs::install(&data_dir.join("bin")).unwrap(),
             data_dir: data_dir.clone(),
             network_range: None,
             open_ranges: Vec::new(),

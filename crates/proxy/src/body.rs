@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use soulbox_outgoing::Pace;
+use soulbox_outgoing::ChunkThrottle;
 use soulbox_types::SandboxId;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -41,7 +41,7 @@ pub(crate) struct ResponseBody {
     pub(crate) ends_with_connection: bool,
     pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(crate) idle: Pin<Box<dyn Future<Output = ()> + Send>>,
-    pub(crate) pace: Pace,
+    pub(crate) pace: ChunkThrottle,
     pub(crate) open: OpenStream,
     pub(crate) proxy: Arc<Inner>,
 }

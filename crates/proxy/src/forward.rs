@@ -11,7 +11,7 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use soulbox_outgoing::Heads;
+use soulbox_outgoing::InterimLimit;
 use soulbox_runtime::DynStream;
 use soulbox_types::Chain;
 use tokio_util::task::AbortOnDropHandle;
@@ -60,7 +60,7 @@ impl Exchange {
         prepare(&mut parts, self.ingress.host.as_ref());
         let body = Upload::new(body, &self.proxy);
         let mut request = Request::from_parts(parts, body);
-        let heads = Heads::default();
+        let heads = InterimLimit::default();
         heads.watch(&mut request);
 
         let Self {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use soulbox_outgoing::{Bucket, Pace};
+use soulbox_outgoing::{ChunkThrottle, TokenBucket};
 use soulbox_runtime::{Node, NodeEvent};
 use soulbox_types::{SandboxId, SandboxState};
 use tokio::sync::broadcast::error::RecvError;
@@ -25,7 +25,7 @@ pub(crate) struct Life {
     ended: CancellationToken,
     streams: AtomicUsize,
     /// Of all its streams together.
-    small_pieces: Arc<Bucket>,
+    small_pieces: Arc<TokenBucket>,
 }
 
 impl Life {
@@ -34,8 +34,8 @@ impl Life {
     }
 
     /// For one of its streams.
-    pub(crate) fn pace(&self) -> Pace {
-        Pace::sharing(Arc::clone(&self.small_pieces))
+    pub(crate) fn pace(&self) -> ChunkThrottle {
+        ChunkThrottle::sharing(Arc::clone(&self.small_pieces))
     }
 
     /// Waits a moment for the news that the sandbox is gone; true when it came.
@@ -140,7 +140,7 @@ impl Shared {
             Arc::new(Life {
                 ended: CancellationToken::new(),
                 streams: AtomicUsize::new(0),
-                small_pieces: Arc::new(Bucket::new(self.small_pieces_per_second)),
+                small_pieces: Arc::new(TokenBucket::new(self.small_pieces_per_second)),
             })
         });
         Arc::clone(life)

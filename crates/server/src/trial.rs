@@ -9,12 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use soulbox_doctor::{Left, Scratch, Surroundings, Tried, left_over};
+use soulbox_doctor::{Environment, Leftover, Scratch, TrialResult, left_over};
+use soulbox_host_template::HostOptions;
 use soulbox_jail::Jail;
 use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial, trial_until};
 use soulbox_net::NetConfig;
 use soulbox_runtime::{Error, Runtime};
-use soulbox_template::{HostOptions, Template};
+use soulbox_template::Template;
 use soulbox_types::Chain;
 use tokio_util::sync::CancellationToken;
 
@@ -123,17 +124,21 @@ pub(crate) async fn explain(error: &Error, data_dir: &Path) -> anyhow::Error {
     let data_dir = data_dir.to_owned();
     let told = tokio::task::spawn_blocking(move || {
         let problems = soulbox_doctor::missing(&data_dir);
-        tell(&failure, &problems, &Surroundings::look(&data_dir))
+        tell(&failure, &problems, &Environment::detect(&data_dir))
     })
     .await;
     anyhow!(told.unwrap_or_else(|_| error.to_string()))
 }
 
-fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surroundings) -> String {
+fn tell(
+    failure: &Failure,
+    problems: &[soulbox_doctor::Problem],
+    environment: &Environment,
+) -> String {
     let Failure { step, message, .. } = failure;
     let mut text = format!("sandboxes cannot run on this machine yet. {step}: {message}");
     if problems.is_empty() && !failure.is_explained {
-        let advice = soulbox_doctor::advice(step, message, around);
+        let advice = soulbox_doctor::advice(step, message, environment);
         text = format!("{text}; {advice}");
     }
     for problem in problems {
@@ -144,12 +149,12 @@ fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surrou
 
 /// Whether a server would find addresses for its sandboxes: one that has a data folder has them.
 /// Blocking, and for the host's own network.
-pub fn find_addresses(data_dir: &Path) -> Result<(), Tried> {
+pub fn find_addresses(data_dir: &Path) -> Result<(), TrialResult> {
     if data_dir.join("instance.json").exists() {
         return Ok(());
     }
     let found = NetConfig::pick_range(NO_SERVER);
-    found.map(drop).map_err(|error| Tried::Failed {
+    found.map(drop).map_err(|error| TrialResult::Failed {
         step: "addresses for sandboxes".to_owned(),
         message: error.to_string(),
     })
@@ -157,14 +162,14 @@ pub fn find_addresses(data_dir: &Path) -> Result<(), Tried> {
 
 /// Makes and ends a sandbox without a server, in a folder of its own beside the data folder. For a
 /// process in a network of its own: links, rules and forwarding of the host's are a server's.
-pub async fn try_sandbox(data_dir: &Path) -> Tried {
+pub async fn try_sandbox(data_dir: &Path) -> TrialResult {
     match try_in_scratch(data_dir).await {
-        Ok(Ok(detail)) => Tried::Works(detail),
+        Ok(Ok(detail)) => TrialResult::Works(detail),
         Ok(Err(error)) => {
             let Failure { step, message, .. } = Failure::from(&error);
-            Tried::Failed { step, message }
+            TrialResult::Failed { step, message }
         }
-        Err(error) => Tried::Failed {
+        Err(error) => TrialResult::Failed {
             step: "preparing".to_owned(),
             message: format!("{error:#}"),
         },
@@ -222,7 +227,7 @@ pub(crate) async fn clear_up(data_dir: &Path) {
 }
 
 /// In whose name a trial was made.
-fn instance(left: &Left) -> Option<Instance> {
+fn instance(left: &Leftover) -> Option<Instance> {
     let file = left.file(&[INSIDE, "instance.json"])?;
     let mut text = String::new();
     file.take(LONGEST_INSTANCE).read_to_string(&mut text).ok()?;
@@ -233,13 +238,13 @@ fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, MachineConfig, Template)
     let scratch = Scratch::new(data_dir).map_err(|error| anyhow!(error))?;
     let dir = scratch.path().join(INSIDE);
     std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
-    let programs = soulbox_embed::install(&dir.join("bin"))?;
-    let options = HostOptions {
+    let programs = soulbox_guest_programs::install(&dir.join("bin"))?;
+    let options = soulbox_host_template::HostOptions {
         include_opt: false,
         sudo: programs.sudo.clone(),
         extra_ca: Vec::new(),
     };
-    let template = soulbox_template::prepare_host(&dir.join("base"), &options)?;
+    let template = soulbox_host_template::prepare_host(&dir.join("base"), &options)?;
     let config = MachineConfig {
         sandboxes_dir: dir.join("sandboxes"),
         volumes_dir: dir.join("volumes"),
@@ -264,7 +269,7 @@ mod tests {
             "could not set up the network",
             io::Error::other("nft: Operation not supported"),
         );
-        let said = tell(&Failure::from(&error), &[], &Surroundings::default());
+        let said = tell(&Failure::from(&error), &[], &Environment::default());
         for part in [
             "could not set up the network",
             "Operation not supported",
@@ -276,7 +281,7 @@ mod tests {
             what: "nftables: no module".into(),
             advice: "modprobe nf_tables".into(),
         };
-        let said = tell(&Failure::from(&error), &[problem], &Surroundings::default());
+        let said = tell(&Failure::from(&error), &[problem], &Environment::default());
         assert!(said.contains("no module; modprobe nf_tables"), "{said}");
     }
 

@@ -13,14 +13,15 @@ use soulbox_control::{
     BuildConfig, Control, ControlConfig, SERVER_TENANT, TemplateInfo, WebhookConfig,
     volume::Volumes,
 };
-use soulbox_embed::Programs;
+use soulbox_guest_programs::Programs;
+use soulbox_host_template::HostOptions;
 use soulbox_image::{ImageConfig, ImageStore};
 use soulbox_jail::Jail;
 use soulbox_machine::{Machine, MachineConfig};
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Node, Runtimes};
 use soulbox_store::Store;
-use soulbox_template::{HostOptions, Template, Templates};
+use soulbox_template::{Template, Templates};
 use soulbox_types::{Secret, Tier};
 
 pub(crate) use stop::{Stopped, Told, go_on};
@@ -280,14 +281,14 @@ async fn prepare(config: &Config) -> anyhow::Result<(Programs, Template)> {
     let (include_opt, extra_ca) = (config.include_opt, config.extra_ca.clone());
     let limits = config.limits;
     tokio::task::spawn_blocking(move || {
-        let programs =
-            soulbox_embed::install(&bin).context("could not install the guest programs")?;
-        let options = HostOptions {
+        let programs = soulbox_guest_programs::install(&bin)
+            .context("could not install the guest programs")?;
+        let options = soulbox_host_template::HostOptions {
             include_opt,
             sudo: programs.sudo.clone(),
             extra_ca,
         };
-        let mut template = soulbox_template::prepare_host(&layers, &options)
+        let mut template = soulbox_host_template::prepare_host(&layers, &options)
             .context("could not make the template `base` from this machine")?;
         template.limits = limits;
         Ok((programs, template))
@@ -349,7 +350,7 @@ async fn prune_layers(config: &Config, templates: &Templates) {
             std::fs::read_dir(folder).is_ok_and(|mut each| each.next().is_none())
         };
         if users.iter().all(is_empty) {
-            soulbox_template::prune(&layers, &keep)
+            soulbox_host_template::prune(&layers, &keep)
         } else {
             Ok(Vec::new())
         }

@@ -15,13 +15,14 @@ use soulbox_build::{
     Base, BuildFailure, BuildLog, BuildRequest, Builder, BuilderConfig, Builds, Stage, Step,
     StepKind,
 };
-use soulbox_guest::{Guest, GuestCommand, NodeDial};
+use soulbox_envd_client::{CommandSpec, EnvdClient, NodeDial};
+use soulbox_host_template::{HostOptions, prepare_host};
 use soulbox_image::{ImageConfig, ImageStore};
 use soulbox_jail::Jail;
 use soulbox_machine::{Instance, MachineConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{LogLevel, Node};
-use soulbox_template::{HostOptions, Template, Templates, prepare_host};
+use soulbox_template::{Template, Templates};
 use soulbox_types::{
     EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
     TemplateId, TenantId, UnixMillis,
@@ -69,7 +70,7 @@ impl Machine {
         }
         let folder = tempfile::tempdir().unwrap();
         let data_dir = folder.path().to_owned();
-        let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
+        let programs = soulbox_guest_programs::install(&data_dir.join("bin")).unwrap();
         let options = HostOptions {
             include_opt: false,
             sudo: programs.sudo.clone(),
@@ -183,20 +184,20 @@ impl Machine {
     }
 
     pub(crate) async fn say_as(&self, template: &Template, script: &str, user: &str) -> String {
-        self.tell(template, GuestCommand::login_shell(script, user))
+        self.tell(template, CommandSpec::login_shell(script, user))
             .await
     }
 
     /// Where there is no bash.
     pub(crate) async fn say_with(&self, template: &Template, shell: &str, script: &str) -> String {
-        let command = GuestCommand {
+        let command = CommandSpec {
             program: shell.to_owned(),
-            ..GuestCommand::login_shell(script, "")
+            ..CommandSpec::login_shell(script, "")
         };
         self.tell(template, command).await
     }
 
-    async fn tell(&self, template: &Template, command: GuestCommand) -> String {
+    async fn tell(&self, template: &Template, command: CommandSpec) -> String {
         let now = UnixMillis::now();
         let spec = SandboxSpec {
             id: SandboxId::random(),
@@ -221,7 +222,7 @@ impl Machine {
         };
         self.node.create(spec.clone()).await.unwrap();
         let node = Arc::clone(&self.node) as Arc<dyn Node>;
-        let guest = Guest::new(Arc::new(NodeDial::new(node, spec.id.clone())), &spec);
+        let guest = EnvdClient::new(Arc::new(NodeDial::new(node, spec.id.clone())), &spec);
         let mut text = Vec::new();
         guest
             .run(

@@ -1,7 +1,7 @@
 //! Reads a tar, plain or gzip, entry by entry.
 //!
 //! The `tar` crate knows the headers. Its own reader of whole archives is not used: it takes
-//! extended headers of any length into memory, and an archive is a stranger's.
+//! extended headers of any length into memory, and an archive is untrusted.
 
 mod extended;
 

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 
 use parking_lot::Mutex;
 use rustix::process::{Resource as Limited, getrlimit};
-use soulbox_cgroup::{Ceiling, FenceLimits, Manager};
+use soulbox_cgroup::{Ceiling, Manager, SliceLimits};
 use tokio::time::Instant;
 
 use super::{Gauge, Level, Reading, Resource, shared};
@@ -55,7 +55,7 @@ pub struct MachineGauge {
 #[derive(Debug)]
 struct ReservedSlice {
     cgroups: Manager,
-    limits: FenceLimits,
+    limits: SliceLimits,
     /// Whether this server has only a part of the machine.
     contained: bool,
 }
@@ -81,12 +81,12 @@ impl MachineGauge {
         let memory_bytes = left_of(total, reserve)?;
         let threads =
             limit_of(ceilings.1).map_or(thread_limit(), |limit| limit.min(thread_limit()));
-        let limits = FenceLimits {
+        let limits = SliceLimits {
             memory_bytes,
             pids: less_reserve(threads),
             cpu_weight: CPU_WEIGHT,
         };
-        for error in cgroups.set_fence(&limits) {
+        for error in cgroups.set_slice(&limits) {
             tracing::warn!(%error, "a part of the slice of all sandboxes could not be set");
         }
         tracing::info!(
@@ -175,7 +175,7 @@ impl Gauge for MachineGauge {
         }
         if let Some(slice) = &self.slice {
             let limits = &slice.limits;
-            match slice.cgroups.fence_use(limits.memory_bytes / EXACT_PART) {
+            match slice.cgroups.slice_use(limits.memory_bytes / EXACT_PART) {
                 Ok(used) => {
                     let whose = "for all sandboxes together";
                     level(

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use soulbox_guest::{Guest, InitUpdate, RuntimeDial};
+use soulbox_envd_client::{EnvdClient, InitUpdate, RuntimeDial};
 use soulbox_runtime::{Error, LogLevel, PoolKey, Result, SandboxStatus};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
 use tokio::{sync::watch, time::timeout};
@@ -213,7 +213,7 @@ impl LocalNode {
             disk_bytes: Some(spec.limits.disk_bytes()),
         };
         let dial = RuntimeDial::new(self.runtime(spec.tier)?, spec.id.clone());
-        let guest = Guest::new(Arc::new(dial), spec);
+        let guest = EnvdClient::new(Arc::new(dial), spec);
         guest.init(&update).await.map_err(|error| Error::Start {
             step: "envd's settings".to_owned(),
             message: error.to_string(),

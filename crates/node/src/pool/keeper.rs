@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_guest::{Guest, RuntimeDial};
+use soulbox_envd_client::{EnvdClient, RuntimeDial};
 use soulbox_runtime::{Error, PoolKey, Result, Stats};
 use soulbox_template::Template;
 use soulbox_types::{
@@ -225,7 +225,7 @@ impl LocalNode {
             return;
         };
         let dial = RuntimeDial::new(runtime, spec.id.clone());
-        if let Err(error) = Guest::new(Arc::new(dial), spec).rehearse().await {
+        if let Err(error) = EnvdClient::new(Arc::new(dial), spec).warm_up().await {
             tracing::debug!(sandbox_id = %spec.id, %error, "its first start was not rehearsed");
         }
     }

@@ -3,8 +3,8 @@
 
 use std::{fmt::Write, io, time::Duration};
 
-use soulbox_execute::Error as ExecuteError;
-use soulbox_guest::Error as GuestError;
+use soulbox_code_runner::Error as ExecuteError;
+use soulbox_envd_client::Error as EnvdError;
 use soulbox_runtime::Error as NodeError;
 
 use super::*;
@@ -35,21 +35,21 @@ fn of_code() -> Vec<ExecuteError> {
         },
         ExecuteError::NotAName(text("A=B")),
         ExecuteError::Archive(boom()),
-        ExecuteError::Sandbox(GuestError::Unreachable(NodeError::SandboxNotFound(id))),
-        ExecuteError::Sandbox(GuestError::Refused {
+        ExecuteError::Sandbox(EnvdError::Unreachable(NodeError::SandboxNotFound(id))),
+        ExecuteError::Sandbox(EnvdError::Refused {
             code: text("not_found"),
             message: text("why"),
         }),
-        ExecuteError::Sandbox(GuestError::CutOff {
+        ExecuteError::Sandbox(EnvdError::CutOff {
             what: "running",
             source: None,
         }),
-        ExecuteError::Sandbox(GuestError::TooSlow {
+        ExecuteError::Sandbox(EnvdError::TooSlow {
             what: "it",
             limit: LIMIT,
         }),
-        ExecuteError::Sandbox(GuestError::Protocol(text("why"))),
-        ExecuteError::Sandbox(GuestError::Archive(boom())),
+        ExecuteError::Sandbox(EnvdError::Protocol(text("why"))),
+        ExecuteError::Sandbox(EnvdError::Archive(boom())),
     ]
 }
 
