@@ -1,6 +1,6 @@
-//! A client's body on its way into the sandbox: whoever sends it in tiny pieces waits, as servers
-//! inside do ([`soulbox_outgoing::Pace`]). Each stream by itself: one client's must not slow
-//! another's.
+//! The body of a client's request, as it is sent into the sandbox. Tiny chunks are rate limited, as
+//! those of servers inside are ([`soulbox_outgoing::Pace`]); for each stream separately, as one client
+//! must not slow down another.
 
 use std::{
     pin::Pin,
@@ -22,7 +22,7 @@ pub(crate) struct Upload<B> {
 
 impl<B> Upload<B> {
     pub(crate) fn new(body: B, proxy: &Inner) -> Self {
-        let bucket = Bucket::new(proxy.config.small_pieces_per_second);
+        let bucket = Bucket::new(proxy.config.small_chunks_per_second);
         Self {
             body,
             pace: Pace::sharing(Arc::new(bucket)),
