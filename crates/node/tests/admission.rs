@@ -330,31 +330,38 @@ async fn promised_memory_counts_also_while_it_is_paused_and_not_when_it_is_given
         what.contains("may use 512 MiB, and 1024 of 1024 MiB are promised"),
         "{what}"
     );
-    world.node.pause(&first.id, Kept::Memory).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Memory)
+        .await
+        .unwrap();
     why(world.node.create(spec(LONG)).await);
     world
         .node
-        .pause(&second.id, Kept::Filesystem)
+        .pause(&second.id, PauseMode::Filesystem)
         .await
         .unwrap();
     let third = world.node.create(spec(LONG)).await.unwrap();
 
     // What is paused on its disk comes back only when there is room, and stays paused until then.
     let later = UnixMillis::now().plus(LONG);
-    why(world.node.resume(&second.id, later, Kept::Memory).await);
+    why(world
+        .node
+        .resume(&second.id, later, PauseMode::Memory)
+        .await);
     assert_eq!(
         world.node.get(&second.id).unwrap().state,
         SandboxState::Paused
     );
     world
         .node
-        .resume(&first.id, later, Kept::Memory)
+        .resume(&first.id, later, PauseMode::Memory)
         .await
         .unwrap();
     world.destroy(&third.spec.id).await;
     world
         .node
-        .resume(&second.id, later, Kept::Memory)
+        .resume(&second.id, later, PauseMode::Memory)
         .await
         .unwrap();
     assert_eq!(world.refused(Resource::PromisedMemory), 3);
@@ -373,14 +380,18 @@ async fn promised_cpu_is_free_while_a_sandbox_is_paused() {
         what.contains("may use 2.00 cpus, and 2.00 of 2.00"),
         "{what}"
     );
-    world.node.pause(&first.id, Kept::Memory).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Memory)
+        .await
+        .unwrap();
     let second = world.node.create(spec(LONG)).await.unwrap();
     let later = UnixMillis::now().plus(LONG);
-    why(world.node.resume(&first.id, later, Kept::Memory).await);
+    why(world.node.resume(&first.id, later, PauseMode::Memory).await);
     world.destroy(&second.spec.id).await;
     world
         .node
-        .resume(&first.id, later, Kept::Memory)
+        .resume(&first.id, later, PauseMode::Memory)
         .await
         .unwrap();
 }
@@ -408,14 +419,18 @@ async fn a_place_is_free_while_its_sandbox_rests_on_disk() {
     world.node.create(first.clone()).await.unwrap();
     let what = why(world.node.create(spec(LONG)).await);
     assert_eq!(what, "places: 1 of 1 sandboxes are here (--max-sandboxes)");
-    world.node.pause(&first.id, Kept::Filesystem).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     let second = world.node.create(spec(LONG)).await.unwrap();
     let later = UnixMillis::now().plus(LONG);
-    why(world.node.resume(&first.id, later, Kept::Memory).await);
+    why(world.node.resume(&first.id, later, PauseMode::Memory).await);
     world.destroy(&second.spec.id).await;
     world
         .node
-        .resume(&first.id, later, Kept::Memory)
+        .resume(&first.id, later, PauseMode::Memory)
         .await
         .unwrap();
     why(world.node.create(spec(LONG)).await);
@@ -427,18 +442,25 @@ async fn a_restart_that_fails_rests_on_and_holds_nothing() {
     let world = World::new(1_000_000, |config| config.max_sandboxes = 1).await;
     let first = spec(LONG);
     world.node.create(first.clone()).await.unwrap();
-    world.node.pause(&first.id, Kept::Filesystem).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     *world.machine.fail_creates.lock() = true;
     let later = UnixMillis::now().plus(LONG);
     assert!(
         world
             .node
-            .resume(&first.id, later, Kept::Memory)
+            .resume(&first.id, later, PauseMode::Memory)
             .await
             .is_err()
     );
     *world.machine.fail_creates.lock() = false;
-    assert_eq!(world.node.paused(&first.id).unwrap().kept, Kept::Filesystem);
+    assert_eq!(
+        world.node.paused(&first.id).unwrap().kept,
+        PauseMode::Filesystem
+    );
     world.node.create(spec(LONG)).await.unwrap();
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Upload<B> {
 
 impl<B> Upload<B> {
     pub(crate) fn new(body: B, proxy: &Inner) -> Self {
-        let bucket = TokenBucket::new(proxy.config.small_pieces_per_second);
+        let bucket = TokenBucket::new(proxy.config.small_chunks_per_second);
         Self {
             body,
             pace: ChunkThrottle::sharing(Arc::new(bucket)),

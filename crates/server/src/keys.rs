@@ -1,5 +1,5 @@
-//! API keys without a server: straight in the database of a data folder. For the operator who lost
-//! the first key. SQLite lets a running server go on meanwhile.
+//! API keys without a server: directly in the database of a data folder. For an operator who lost the
+//! first key. SQLite allows this while a server runs.
 
 use std::path::{Path, PathBuf};
 

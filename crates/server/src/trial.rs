@@ -1,5 +1,5 @@
-//! Whether a sandbox really starts here, found out by starting one: by the server before it says
-//! that it is ready, and by the doctor.
+//! Whether a sandbox really starts on this machine, checked by starting one: by the server before it
+//! reports to be ready, and by the doctor.
 
 use std::{
     io::{self, Read},
@@ -24,7 +24,7 @@ use crate::{
     wiring::Stopped,
 };
 
-/// Links of this tag count as free; nobody has it, or we had better know.
+/// Links with this tag count as free: no server has it.
 const NO_SERVER: &str = "0000";
 const SLOTS: u32 = 2;
 /// Some tens of bytes.
@@ -32,7 +32,7 @@ const LONGEST_INSTANCE: u64 = 4096;
 /// In a scratch folder, so that no data folder is taken for one, whatever its name.
 const INSIDE: &str = "trial";
 
-/// What a failed start is told with.
+/// What is reported of a failed start.
 #[derive(Debug, PartialEq, Eq)]
 struct Failure {
     step: String,
@@ -74,8 +74,8 @@ fn explains_itself(error: &io::Error) -> bool {
     })
 }
 
-/// Before the server is ready. A server that has sandboxes starts all the same: without it nobody
-/// reaches or ends them.
+/// Before the server is ready. A server that has sandboxes starts all the same: without it they could
+/// not be reached or ended.
 pub(crate) async fn before_ready(
     machine: &Machine,
     runtime: &dyn Runtime,
@@ -97,7 +97,7 @@ pub(crate) async fn before_ready(
     };
     if is_full(&error, has_sandboxes(data_dir), keeps_something(data_dir)) {
         tracing::warn!(
-            "no sandbox could be tried, and none can be made before there is room: {error}"
+            "no sandbox could be tried, and none can be created before there is capacity: {error}"
         );
         return Ok(());
     }
@@ -109,7 +109,7 @@ pub(crate) async fn before_ready(
     Err(why)
 }
 
-/// Room may come while the server runs. Where there is nothing whose end could make it, none will.
+/// Capacity may become free while the server runs, but only if there is something that can end.
 fn is_full(error: &Error, has_sandboxes: bool, keeps_something: bool) -> bool {
     match error {
         Error::NoCapacity { .. } => has_sandboxes,
@@ -122,15 +122,15 @@ fn is_full(error: &Error, has_sandboxes: bool, keeps_something: bool) -> bool {
 pub(crate) async fn explain(error: &Error, data_dir: &Path) -> anyhow::Error {
     let failure = Failure::from(error);
     let data_dir = data_dir.to_owned();
-    let told = tokio::task::spawn_blocking(move || {
+    let text = tokio::task::spawn_blocking(move || {
         let problems = soulbox_doctor::missing(&data_dir);
-        tell(&failure, &problems, &Environment::detect(&data_dir))
+        describe(&failure, &problems, &Environment::detect(&data_dir))
     })
     .await;
-    anyhow!(told.unwrap_or_else(|_| error.to_string()))
+    anyhow!(text.unwrap_or_else(|_| error.to_string()))
 }
 
-fn tell(
+fn describe(
     failure: &Failure,
     problems: &[soulbox_doctor::Problem],
     environment: &Environment,
@@ -221,7 +221,7 @@ pub(crate) async fn clear_up(data_dir: &Path) {
         }
         let removed = tokio::task::spawn_blocking(move || left.remove()).await;
         if let Ok(Err(error)) = removed {
-            tracing::warn!(%error, "what a killed doctor left stays");
+            tracing::warn!(%error, "could not remove what a killed doctor has left");
         }
     }
 }
@@ -264,12 +264,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_tells_its_step_its_cause_and_what_to_do() {
+    fn a_failure_names_its_step_its_cause_and_what_to_do() {
         let error = Error::io(
             "could not set up the network",
             io::Error::other("nft: Operation not supported"),
         );
-        let said = tell(&Failure::from(&error), &[], &Environment::default());
+        let said = describe(&Failure::from(&error), &[], &Environment::default());
         for part in [
             "could not set up the network",
             "Operation not supported",
@@ -281,7 +281,7 @@ mod tests {
             what: "nftables: no module".into(),
             advice: "modprobe nf_tables".into(),
         };
-        let said = tell(&Failure::from(&error), &[problem], &Environment::default());
+        let said = describe(&Failure::from(&error), &[problem], &Environment::default());
         assert!(said.contains("no module; modprobe nf_tables"), "{said}");
     }
 

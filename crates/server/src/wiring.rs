@@ -14,7 +14,6 @@ use soulbox_control::{
     volume::Volumes,
 };
 use soulbox_guest_programs::Programs;
-use soulbox_host_template::HostOptions;
 use soulbox_image::{ImageConfig, ImageStore};
 use soulbox_jail::Jail;
 use soulbox_machine::{Machine, MachineConfig};
@@ -24,13 +23,13 @@ use soulbox_store::Store;
 use soulbox_template::{Template, Templates};
 use soulbox_types::{Secret, Tier};
 
-pub(crate) use stop::{Stopped, Told, go_on};
+pub(crate) use stop::{Startup, Stopped, check_stop};
 
 use self::opened::Opened;
 use crate::{
     Config,
     builtins::BuiltIns,
-    connections::Places,
+    connections::ConnectionLimits,
     metrics::{Busy, Slots, SlotsNow},
     running::Parts,
     trial,
@@ -39,27 +38,28 @@ use crate::{
 /// Sparse: only what is written takes space.
 const VOLUME_LIMIT_MIB: u32 = 10 * 1024;
 
-/// `sandbox_domain`: what clients that did not come by a name are told, with its port.
-/// Besides the parts, an API key in clear: the first one, when it was made just now, or
-/// `known_key`, when that is (still) one. Without success nothing is left on the machine: each step
-/// is done as a whole, since half of it could not be taken back.
+/// `sandbox_domain`: reported to clients that did not connect by name, with its port.
+/// Besides the parts, returns an API key in clear: the first one, if it was created just now, or
+/// `known_key`, if that is (still) valid. After a failure nothing is left on the machine: each step
+/// is completed, since half of it could not be undone.
 pub(crate) async fn assemble(
     config: &Config,
     sandbox_domain: String,
     seed: Secret,
     known_key: Option<Secret>,
-    told: Told<'_>,
+    startup: Startup<'_>,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
-    let stop = told.stop;
-    told.manager
+    let stop = startup.stop;
+    startup
+        .manager
         .status("making the template `base` of this machine")
         .await;
     let (programs, template) = prepare(config).await?;
-    go_on(stop)?;
+    check_stop(stop)?;
     let volumes = open_volumes(config).await?;
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
-    go_on(stop)?;
+    check_stop(stop)?;
     let machine = open_machine(config, programs.clone(), &templates).await?;
     let base = Base {
         programs,
@@ -67,7 +67,7 @@ pub(crate) async fn assemble(
         templates,
     };
     let mut opened = Opened::new(Arc::clone(&machine), volumes);
-    let (node, control) = match open_rest(config, base, seed, &mut opened, told).await {
+    let (node, control) = match open_rest(config, base, seed, &mut opened, startup).await {
         Ok(rest) => rest,
         Err(error) => {
             opened.close().await;
@@ -96,7 +96,7 @@ pub(crate) async fn assemble(
             admission: watched.admission_stats(),
         })),
         slots: Some(slots(machine)),
-        places: Places::of_this_process(),
+        limits: ConnectionLimits::of_this_process(),
         stop: Box::new(move || stopping.close_admission()),
         close: Box::pin(opened.close()),
     };
@@ -115,22 +115,22 @@ async fn open_rest(
     base: Base,
     seed: Secret,
     opened: &mut Opened,
-    told: Told<'_>,
+    startup: Startup<'_>,
 ) -> anyhow::Result<(Arc<LocalNode>, Arc<Control>)> {
-    let stop = told.stop;
+    let stop = startup.stop;
     let Base {
         programs,
         template,
         templates,
     } = base;
-    go_on(stop)?;
+    check_stop(stop)?;
     let admission = admission::prepare(config, &opened.machine).await?;
-    told.manager.status("trying to start a sandbox").await;
+    startup.manager.status("trying to start a sandbox").await;
     let jail =
         Jail::open(Arc::clone(&opened.machine)).context("could not prepare the jail tier")?;
     trial::before_ready(&opened.machine, &*jail, &template, &config.data_dir, stop).await?;
-    go_on(stop)?;
-    told.manager.status("taking up the sandboxes").await;
+    check_stop(stop)?;
+    startup.manager.status("taking up the sandboxes").await;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
@@ -150,7 +150,7 @@ async fn open_rest(
     .await
     .context("could not take up the sandboxes")?;
     opened.node = Some(Arc::clone(&node));
-    go_on(stop)?;
+    check_stop(stop)?;
     prune_layers(config, &templates).await;
 
     let builds = build_config(config, &programs, &template, templates, &node).await?;
@@ -158,7 +158,7 @@ async fn open_rest(
         .await
         .context("could not open the database")?;
     opened.store = Some(store.clone());
-    go_on(stop)?;
+    check_stop(stop)?;
     let control = Control::open(
         ControlConfig {
             seed,
@@ -191,7 +191,7 @@ async fn open_rest(
     Ok((node, control))
 }
 
-/// How templates are built here, the built-in ones among them.
+/// How templates are built, including the built-in ones.
 async fn build_config(
     config: &Config,
     programs: &Programs,
@@ -334,11 +334,11 @@ async fn open_machine(
     Ok(machine)
 }
 
-/// Layers of older builds go once no sandbox can be using them.
+/// Removes layers of older builds when no sandbox can be using them.
 async fn prune_layers(config: &Config, templates: &Templates) {
     let users = [sandboxes_dir(config), quarantine_dir(config)];
     let layers = layers_dir(config);
-    // What is built on `base` stands on its layers of that day.
+    // Templates built on `base` need its layers as of then.
     let keep: Vec<PathBuf> = templates
         .all()
         .iter()

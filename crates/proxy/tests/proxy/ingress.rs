@@ -1,4 +1,4 @@
-//! What a sandbox's owner asked of traffic to its ports: a token, another host, TLS inside.
+//! The owner's settings for traffic to a sandbox's ports: a token, another host, TLS inside.
 
 use std::sync::Arc;
 

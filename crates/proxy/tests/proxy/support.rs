@@ -44,7 +44,7 @@ pub(crate) struct FakeNode {
     ports: Mutex<HashMap<u16, SocketAddr>>,
     paused: Mutex<Option<Paused>>,
     events: broadcast::Sender<NodeEvent>,
-    /// How often all sandboxes were asked for.
+    /// How often all sandboxes were listed.
     pub(crate) lists: AtomicUsize,
 }
 
@@ -226,7 +226,7 @@ pub(crate) async fn world_with(config: ProxyConfig) -> World {
     world_of(node, proxy).await
 }
 
-/// In which this one is asked to wake sandboxes.
+/// With this waker.
 pub(crate) async fn world_with_waker(waker: Arc<dyn Waker>) -> World {
     let node = FakeNode::with_one_sandbox();
     let config = ProxyConfig::new("sbx.localhost");

@@ -85,7 +85,7 @@ async fn one_without_memory_is_not_woken() {
     assert!(!runs(&world));
 }
 
-/// Whoever counts has the last word.
+/// Refuses every wake.
 #[derive(Debug)]
 struct Full;
 

@@ -1,5 +1,5 @@
-//! What a start has opened so far: closed in order when the server ends, or when its start goes no
-//! further, because something failed or the server is to stop already.
+//! What a start has opened so far: closed in order when the server ends, or when its start fails or is
+//! interrupted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,8 +9,8 @@ use soulbox_node::LocalNode;
 use soulbox_store::Store;
 use soulbox_types::Chain;
 
-/// Creates and kills under way when the server stops.
-const FINISH_LIMIT: Duration = Duration::from_secs(3);
+/// For creates and kills in flight when the server stops.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -32,7 +32,7 @@ impl Opened {
         }
     }
 
-    /// Sandboxes go on, and keep what they have mounted.
+    /// Sandboxes keep running, with their mounts.
     pub(super) async fn close(self) {
         let Self {
             machine,
@@ -45,7 +45,7 @@ impl Opened {
             node.close_admission();
         }
         if let Some(control) = control {
-            control.drain(FINISH_LIMIT).await;
+            control.drain(FINISH_TIMEOUT).await;
         }
         if let Some(node) = node {
             node.close_pool().await;

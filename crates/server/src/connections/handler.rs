@@ -1,4 +1,4 @@
-//! Who answers: clients and operators come to different listeners.
+//! Who handles the requests: clients and operators use different listeners.
 
 use axum::Router;
 use http::{Request, Response};
@@ -10,12 +10,12 @@ use tower::ServiceExt;
 use crate::dispatch::Dispatch;
 
 #[derive(Debug, Clone)]
-pub(crate) enum Desk {
+pub(crate) enum Handler {
     Clients(Dispatch),
     Operators(Router),
 }
 
-impl Desk {
+impl Handler {
     pub(super) async fn handle(
         &self,
         request: Request<Incoming>,

@@ -1,5 +1,5 @@
-//! The lives of the sandboxes that have traffic. When one ends or is paused, every stream to it is
-//! cut at once, also those whose socket lingers.
+//! The sandboxes that have traffic, with their streams. When a sandbox ends or is paused, all of its
+//! streams are cut at once, also those whose socket lingers.
 
 use std::{
     collections::HashMap,
@@ -17,59 +17,44 @@ use soulbox_types::{SandboxId, SandboxState};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// Events tell at once; this finds what an event did not tell (missed, or sent before its time).
-const SWEEP_EVERY: Duration = Duration::from_secs(2);
+/// Finds what no event reported: one may be missed, or be sent before the stream is registered.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct SandboxStreams {
     ended: CancellationToken,
     streams: AtomicUsize,
     /// Of all its streams together.
-    small_pieces: Arc<TokenBucket>,
+    small_chunks: Arc<TokenBucket>,
 }
 
-impl Life {
+impl SandboxStreams {
     pub(crate) fn ended(&self) -> &CancellationToken {
         &self.ended
     }
 
     /// For one of its streams.
     pub(crate) fn pace(&self) -> ChunkThrottle {
-        ChunkThrottle::sharing(Arc::clone(&self.small_pieces))
+        ChunkThrottle::sharing(Arc::clone(&self.small_chunks))
     }
 
-    /// Waits a moment for the news that the sandbox is gone; true when it came.
-    pub(crate) async fn ends_within(&self, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.ended.cancelled())
+    /// Waits for the event that the sandbox has ended; `false` when there was none in time.
+    pub(crate) async fn ends_within(&self, limit: Duration) -> bool {
+        tokio::time::timeout(limit, self.ended.cancelled())
             .await
             .is_ok()
-    }
-}
-
-/// In the extensions of an answer that comes from a sandbox.
-#[derive(Debug, Clone)]
-pub struct SandboxEnd(CancellationToken);
-
-impl SandboxEnd {
-    pub(crate) fn of(life: &Life) -> Self {
-        Self(life.ended.clone())
-    }
-
-    /// Returns when the sandbox has ended, or rests: nothing more of the answer comes.
-    pub async fn comes(&self) {
-        self.0.cancelled().await;
     }
 }
 
 /// One open stream of a sandbox.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) life: Arc<Life>,
+    pub(crate) sandbox: Arc<SandboxStreams>,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.life.streams.fetch_sub(1, Ordering::Relaxed);
+        self.sandbox.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -80,7 +65,7 @@ pub(crate) enum NotOpened {
 }
 
 #[derive(Debug)]
-pub(crate) struct Lives {
+pub(crate) struct SandboxTracker {
     shared: Arc<Shared>,
     _watcher: AbortOnDropHandle<()>,
 }
@@ -88,17 +73,17 @@ pub(crate) struct Lives {
 #[derive(Debug)]
 struct Shared {
     node: Arc<dyn Node>,
-    lives: Mutex<HashMap<SandboxId, Arc<Life>>>,
-    small_pieces_per_second: u32,
+    sandboxes: Mutex<HashMap<SandboxId, Arc<SandboxStreams>>>,
+    small_chunks_per_second: u32,
 }
 
-impl Lives {
+impl SandboxTracker {
     /// Must be called within a tokio runtime.
-    pub(crate) fn watch(node: Arc<dyn Node>, small_pieces_per_second: u32) -> Self {
+    pub(crate) fn watch(node: Arc<dyn Node>, small_chunks_per_second: u32) -> Self {
         let shared = Arc::new(Shared {
             node,
-            lives: Mutex::default(),
-            small_pieces_per_second,
+            sandboxes: Mutex::default(),
+            small_chunks_per_second,
         });
         let watcher = tokio::spawn(watch(Arc::clone(&shared)));
         Self {
@@ -111,14 +96,14 @@ impl Lives {
         if !self.shared.runs(id) {
             return Err(NotOpened::NotRunning);
         }
-        let life = self.shared.life(id);
-        // Asked again: an end between the two questions found no life to cut.
+        let sandbox = self.shared.sandbox(id);
+        // Again: an end between the two checks found no streams to cut.
         if !self.shared.runs(id) {
             self.shared.end(id);
             return Err(NotOpened::NotRunning);
         }
-        let stream = Stream { life };
-        if stream.life.streams.fetch_add(1, Ordering::Relaxed) >= limit {
+        let stream = Stream { sandbox };
+        if stream.sandbox.streams.fetch_add(1, Ordering::Relaxed) >= limit {
             return Err(NotOpened::TooMany);
         }
         Ok(stream)
@@ -130,20 +115,20 @@ impl Lives {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<Life>>> {
-        self.lives.lock()
+    fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<SandboxStreams>>> {
+        self.sandboxes.lock()
     }
 
-    fn life(&self, id: &SandboxId) -> Arc<Life> {
-        let mut lives = self.lock();
-        let life = lives.entry(id.clone()).or_insert_with(|| {
-            Arc::new(Life {
+    fn sandbox(&self, id: &SandboxId) -> Arc<SandboxStreams> {
+        let mut sandboxes = self.lock();
+        let sandbox = sandboxes.entry(id.clone()).or_insert_with(|| {
+            Arc::new(SandboxStreams {
                 ended: CancellationToken::new(),
                 streams: AtomicUsize::new(0),
-                small_pieces: Arc::new(TokenBucket::new(self.small_pieces_per_second)),
+                small_chunks: Arc::new(TokenBucket::new(self.small_chunks_per_second)),
             })
         });
-        Arc::clone(life)
+        Arc::clone(sandbox)
     }
 
     fn runs(&self, id: &SandboxId) -> bool {
@@ -153,8 +138,8 @@ impl Shared {
     }
 
     fn end(&self, id: &SandboxId) {
-        if let Some(life) = self.lock().remove(id) {
-            life.ended.cancel();
+        if let Some(sandbox) = self.lock().remove(id) {
+            sandbox.ended.cancel();
         }
     }
 
@@ -168,7 +153,7 @@ impl Shared {
 
 async fn watch(shared: Arc<Shared>) {
     let mut events = shared.node.events();
-    let mut tick = tokio::time::interval(SWEEP_EVERY);
+    let mut tick = tokio::time::interval(SWEEP_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut open = true;
     loop {

@@ -1,4 +1,4 @@
-//! More clients than there are places.
+//! More clients than the limit of connections.
 
 use hyper::client::conn::http2::{self, SendRequest};
 use tokio::task::JoinHandle;
@@ -9,11 +9,11 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\
 const UPGRADED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
 
-pub(super) fn full_house(most: usize) -> World {
-    world_with(places(most))
+pub(super) fn limited_to(max_open: usize) -> World {
+    world_with(limits(max_open))
 }
 
-async fn connect(world: &World) -> TcpStream {
+pub(super) async fn connect(world: &World) -> TcpStream {
     within(TcpStream::connect(world.addresses.http))
         .await
         .unwrap()
@@ -23,7 +23,7 @@ async fn health(world: &World) -> String {
     raw(connect(world).await, "localhost", "/health").await
 }
 
-/// Asks and leaves the connection open.
+/// Sends a request and leaves the connection open.
 async fn kept(world: &World) -> TcpStream {
     let mut client = connect(world).await;
     ask(&mut client).await;
@@ -58,8 +58,8 @@ pub(super) async fn page(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn clients_who_never_say_a_word_do_not_keep_others_out() {
-    let world = full_house(8);
+async fn connections_without_a_request_do_not_keep_others_out() {
+    let world = limited_to(8);
     let mut silent = Vec::new();
     for _ in 0..100 {
         silent.push(connect(&world).await);
@@ -81,8 +81,8 @@ async fn clients_who_never_say_a_word_do_not_keep_others_out() {
 }
 
 #[tokio::test]
-async fn silent_clients_give_way_before_the_handshake_too() {
-    let world = full_house(8);
+async fn connections_without_a_handshake_do_not_keep_others_out() {
+    let world = limited_to(8);
     let mut silent = Vec::new();
     for _ in 0..50 {
         let socket = TcpStream::connect(world.addresses.https.unwrap()).await;
@@ -95,8 +95,8 @@ async fn silent_clients_give_way_before_the_handshake_too() {
 }
 
 #[tokio::test]
-async fn of_idle_connections_the_one_that_has_been_idle_longest_is_closed() {
-    let world = full_house(2);
+async fn the_least_recently_used_idle_connection_is_closed() {
+    let world = limited_to(2);
     let mut first = kept(&world).await;
     let mut second = kept(&world).await;
     ask(&mut first).await;
@@ -106,8 +106,8 @@ async fn of_idle_connections_the_one_that_has_been_idle_longest_is_closed() {
 }
 
 #[tokio::test]
-async fn streams_and_tunnels_are_never_cut_for_a_newcomer() {
-    let world = full_house(4);
+async fn streams_and_tunnels_are_never_cut_for_a_new_connection() {
+    let world = limited_to(4);
     world.inside(8080, CHUNKED).await;
     world.inside(8081, UPGRADED).await;
     let host = |port: u16| format!("{port}-{ID}.sbx.localhost");
@@ -156,8 +156,8 @@ async fn streams_and_tunnels_are_never_cut_for_a_newcomer() {
 }
 
 #[tokio::test]
-async fn an_idle_http2_connection_is_told_that_it_ends() {
-    let world = full_house(1);
+async fn an_idle_http2_connection_is_closed_with_goaway() {
+    let world = limited_to(1);
     let io = TokioIo::new(world.tls("api.sbx.localhost", &[b"h2"]).await);
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
         .await
@@ -176,7 +176,7 @@ async fn an_idle_http2_connection_is_told_that_it_ends() {
 #[tokio::test]
 async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
     const BIG: usize = 8 << 20;
-    let world = full_house(1);
+    let world = limited_to(1);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let inside = listener.local_addr().unwrap();
     world.node.ports.lock().insert(8080, inside);
@@ -192,15 +192,15 @@ async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
     let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
     slow.write_all(request.as_bytes()).await.unwrap();
     until(&mut slow, "\r\n\r\n").await;
-    let newcomer = tokio::spawn(raw(connect(&world).await, "localhost", "/health"));
+    let waiting = tokio::spawn(raw(connect(&world).await, "localhost", "/health"));
     let mut rest = vec![0; BIG];
     within(slow.read_exact(&mut rest)).await.unwrap();
-    // Only now there is somebody who can leave.
-    assert!(within(newcomer).await.unwrap().ends_with("healthy"));
+    // Only now there is an idle connection to close.
+    assert!(within(waiting).await.unwrap().ends_with("healthy"));
 }
 
-/// A server inside that never stops sending, and clients who ask for it and read nothing.
-pub(super) async fn deaf(world: &World, upgrade: &str) -> TcpStream {
+/// A server inside that never stops sending, and a client that reads nothing of it.
+pub(super) async fn connect_without_reading(world: &World, upgrade: &str) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let inside = listener.local_addr().unwrap();
     world.node.ports.lock().insert(8080, inside);
@@ -222,10 +222,10 @@ pub(super) async fn deaf(world: &World, upgrade: &str) -> TcpStream {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_who_ask_and_never_read_do_not_keep_others_out() {
-    let world = full_house(1);
+async fn clients_that_do_not_read_do_not_keep_others_out() {
+    let world = limited_to(1);
     for upgrade in ["", "Connection: upgrade\r\nUpgrade: websocket\r\n"] {
-        let _deaf = deaf(&world, upgrade).await;
+        let _client = connect_without_reading(&world, upgrade).await;
         let stalled = r#"soulbox_connections_open{state="stalled"} 1"#;
         while !page(&world).await.contains(stalled) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -248,8 +248,8 @@ pub(super) async fn connect_without_window(
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_who_give_no_window_for_the_answer_do_not_keep_others_out() {
-    let world = full_house(1);
+async fn clients_that_give_no_window_do_not_keep_others_out() {
+    let world = limited_to(1);
     let (mut sender, connection) = connect_without_window(&world).await;
     let request = Request::get("http://localhost/health")
         .body(Empty::<Bytes>::new())
@@ -263,8 +263,8 @@ async fn clients_who_give_no_window_for_the_answer_do_not_keep_others_out() {
 }
 
 #[tokio::test]
-async fn clients_who_give_no_window_and_ask_again_and_again_do_not_keep_others_out() {
-    let world = full_house(1);
+async fn clients_that_give_no_window_and_keep_sending_requests_do_not_keep_others_out() {
+    let world = limited_to(1);
     let (mut sender, _connection) = connect_without_window(&world).await;
     let mut answers = Vec::new();
     for _ in 0..3 {
@@ -281,8 +281,8 @@ async fn clients_who_give_no_window_and_ask_again_and_again_do_not_keep_others_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_on_which_nothing_comes_is_not_cut_for_a_newcomer() {
-    let world = full_house(1);
+async fn a_quiet_stream_is_not_cut_for_a_new_connection() {
+    let world = limited_to(1);
     world.inside(8080, CHUNKED).await;
     let mut quiet = connect(&world).await;
     let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
@@ -295,8 +295,11 @@ async fn a_stream_on_which_nothing_comes_is_not_cut_for_a_newcomer() {
 }
 
 #[tokio::test]
-async fn newcomers_of_a_crowd_do_not_hold_up_those_behind_them() {
-    let world = full_house(4);
+async fn new_connections_of_a_client_at_its_limit_do_not_delay_others() {
+    let world = world_with(ConnectionLimits {
+        max_per_client: 3,
+        ..limits(4)
+    });
     world.inside(8080, CHUNKED).await;
     let mut crowd = Vec::new();
     for _ in 0..3 {
@@ -323,12 +326,12 @@ async fn newcomers_of_a_crowd_do_not_hold_up_those_behind_them() {
 
 #[tokio::test]
 async fn streams_of_one_connection_to_one_sandbox_leave_descriptors_for_others() {
-    let world = world_with(Places {
-        ways: WayLimits {
-            most: 32,
-            descriptors: u64::MAX,
+    let world = world_with(ConnectionLimits {
+        streams: StreamLimits {
+            max_open: 32,
+            max_descriptors: u64::MAX,
         },
-        ..places(1000)
+        ..limits(1000)
     });
     let mut reached = world.inside(8080, "").await;
     let host = format!("8080-{ID}.sbx.localhost");
@@ -352,20 +355,20 @@ async fn streams_of_one_connection_to_one_sandbox_leave_descriptors_for_others()
         let answer = within(answers.join_next()).await.unwrap();
         assert_eq!(answer.unwrap().unwrap().status(), 429);
     }
-    assert!(reached.try_recv().is_err(), "no more ways were opened");
+    assert!(reached.try_recv().is_err(), "no more streams were opened");
     assert!(health(&world).await.ends_with("healthy"));
     drop(sender);
     answers.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_descriptors_to_spare_opens_no_stream_and_says_when_to_ask_again() {
-    let world = world_with(Places {
-        ways: WayLimits {
-            most: 1000,
-            descriptors: 0,
+async fn a_server_short_of_descriptors_refuses_streams_with_retry_after() {
+    let world = world_with(ConnectionLimits {
+        streams: StreamLimits {
+            max_open: 1000,
+            max_descriptors: 0,
         },
-        ..places(1000)
+        ..limits(1000)
     });
     world.inside(8080, CHUNKED).await;
     let host = format!("8080-{ID}.sbx.localhost");
@@ -378,10 +381,10 @@ async fn a_server_without_descriptors_to_spare_opens_no_stream_and_says_when_to_
 }
 
 #[tokio::test]
-async fn a_nearly_full_table_of_descriptors_is_as_good_as_a_full_house() {
-    let world = world_with(Places {
-        crowded_from: 0,
-        ..places(1000)
+async fn nearly_all_descriptors_in_use_is_like_the_limit_of_connections() {
+    let world = world_with(ConnectionLimits {
+        max_descriptors: 0,
+        ..limits(1000)
     });
     let mut silent = Vec::new();
     for _ in 0..60 {
@@ -394,7 +397,7 @@ async fn a_nearly_full_table_of_descriptors_is_as_good_as_a_full_house() {
 
 #[tokio::test(start_paused = true)]
 async fn a_first_request_has_to_come_soon_and_the_next_one_has_time() {
-    let world = full_house(8);
+    let world = limited_to(8);
     let mut silent = connect(&world).await;
     let mut trickling = connect(&world).await;
     trickling.write_all(b"GET /health HTT").await.unwrap();

@@ -1,16 +1,16 @@
-//! More streams than there are ways into sandboxes.
+//! More streams than the limit of open ones.
 
-use soulbox_proxy::{ProxyConfig, WayLimits};
+use soulbox_proxy::{ProxyConfig, StreamLimits};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use crate::support::{ID, World, read_head, read_until, within, world_with};
 
-/// A client may have one of the two.
-async fn narrow_world() -> World {
+/// A client may have one of the two streams.
+async fn world_of_two_streams() -> World {
     let mut config = ProxyConfig::new("sbx.localhost");
-    config.ways = WayLimits {
-        most: 2,
-        descriptors: u64::MAX,
+    config.stream_limits = StreamLimits {
+        max_open: 2,
+        max_descriptors: u64::MAX,
     };
     let world = world_with(config).await;
     world.server(8080, endless).await;
@@ -43,8 +43,8 @@ async fn ask(world: &World) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_too_many_is_refused_in_a_way_that_says_when_to_try_again() {
-    let world = narrow_world().await;
+async fn a_stream_beyond_the_limit_is_refused_with_retry_after() {
+    let world = world_of_two_streams().await;
     let open = stream(&world, "").await;
     let started = tokio::time::Instant::now();
     let answer = ask(&world).await;
@@ -62,8 +62,8 @@ async fn a_stream_too_many_is_refused_in_a_way_that_says_when_to_try_again() {
 }
 
 #[tokio::test]
-async fn a_way_is_free_when_the_stream_or_the_tunnel_on_it_ends() {
-    let world = narrow_world().await;
+async fn a_permit_is_free_when_its_stream_or_tunnel_ends() {
+    let world = world_of_two_streams().await;
     for headers in ["", "Connection: Upgrade\r\nUpgrade: echo\r\n"] {
         let open = stream(&world, headers).await;
         let mut next = Box::pin(ask(&world));
@@ -78,8 +78,8 @@ async fn a_way_is_free_when_the_stream_or_the_tunnel_on_it_ends() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_way_is_told_at_once_that_the_sandbox_ended() {
-    let world = narrow_world().await;
+async fn a_request_that_waits_for_a_permit_fails_at_once_when_the_sandbox_ends() {
+    let world = world_of_two_streams().await;
     let _open = stream(&world, "").await;
     let mut next = Box::pin(ask(&world));
     tokio::select! {
