@@ -49,10 +49,19 @@ impl Target {
         if !allow_private && address.is_ok_and(|address| !is_public(address)) {
             return Err(bad("private and local addresses are not allowed"));
         }
+        // Without brackets and host, what is left is `:` and a port, if anything.
+        let after_host = authority.as_str().strip_prefix(authority.host());
+        let port = match after_host.unwrap_or_default() {
+            "" | ":" if https => 443,
+            "" | ":" => 80,
+            _ => authority
+                .port_u16()
+                .ok_or_else(|| bad("its port is not a number up to 65535"))?,
+        };
         Ok(Self {
             https,
             host,
-            port: authority.port_u16().unwrap_or(if https { 443 } else { 80 }),
+            port,
             authority: authority.as_str().to_owned(),
             path: uri
                 .path_and_query()
@@ -116,6 +125,8 @@ mod tests {
             "http://[::1]:80/",
             "https://10.0.0.1/x",
             "http:// x",
+            "https://example.com:65536/",
+            "https://example.com:443x/",
         ] {
             assert!(Target::parse(bad, false).is_err(), "{bad}");
         }
