@@ -13,12 +13,18 @@ use crate::{
 /// A word inside a word inside a word: nobody writes deeper.
 const DEEPEST: u32 = 16;
 
+/// Of a JSON text in a default, say.
+const MOST_BRACES: u32 = 128;
+
 /// The kernel takes no longer string for a program. Values that name values grow without end
 /// otherwise: a few short steps would fill the server's memory.
 const LONGEST: usize = 128 << 10;
 
 pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String> {
-    expand_at(text, env, 0).ok_or_else(|| {
+    // What is too long already is not read.
+    let short = Some(text).filter(|text| text.len() <= LONGEST);
+    let expanded = short.and_then(|text| expand_at(text, env, 0));
+    expanded.ok_or_else(|| {
         Problem::user(format!(
             "a value is longer than {LONGEST} bytes with its variables replaced"
         ))
@@ -102,7 +108,8 @@ enum Expansion {
     Itself,
 }
 
-/// Where the brace that was opened before `text` closes.
+/// Where the brace that was opened before `text` closes. One with more than [`MOST_BRACES`] open in
+/// it does not: every brace is looked at by those around it, and there are as many as are written.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 1_u32;
     for (at, byte) in text.bytes().enumerate() {
@@ -113,6 +120,9 @@ fn closing_brace(text: &str) -> Option<usize> {
         }
         if open == 0 {
             return Some(at);
+        }
+        if open > MOST_BRACES {
+            return None;
         }
     }
     None
@@ -195,6 +205,18 @@ mod tests {
     fn words_in_words_have_an_end() {
         let deep = "${X:-".repeat(1000) + &"}".repeat(1000);
         assert!(expanded(&deep).contains('$'));
+    }
+
+    /// A request has room for many braces, and looking for the end of each would take minutes.
+    #[test]
+    fn braces_that_close_late_or_never_take_no_longer_than_others() {
+        let open = "${".repeat(LONGEST / 2);
+        let nested = "${A!".repeat(LONGEST / 5) + &"}".repeat(LONGEST / 5);
+        let started = std::time::Instant::now();
+        for text in [open, nested] {
+            assert_eq!(expanded(&text), text);
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(5));
     }
 
     #[test]

@@ -1,5 +1,13 @@
 //! `$X`, `${X:-y}`, quotes and escapes, as Docker reads them.
 
+/// A word inside a word inside a word: nobody writes deeper, and each level takes some of the stack.
+const DEEPEST: u32 = 32;
+/// What variables may add to one word. The kernel takes no longer string for a program, and values
+/// that name values grow without end otherwise: a few short lines would fill the memory.
+const LONGEST: usize = 128 << 10;
+/// The same for a heredoc, which is a file.
+const LONGEST_DOCUMENT: usize = 16 << 20;
+
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -98,12 +106,13 @@ pub(crate) fn word(
     names: &dyn Names,
     when: When,
 ) -> Result<Text, String> {
-    Expander::new(text, escape, names, when, true).until(None)
+    Expander::new(text, escape, names, when, true, LONGEST).until(None)
 }
 
 /// A heredoc: quotes stay, and the escape character only protects `$` and itself.
 pub(crate) fn document(text: &str, escape: char, names: &dyn Names) -> Result<String, String> {
-    let text = Expander::new(text, escape, names, When::Now, false).until(None)?;
+    let mut expander = Expander::new(text, escape, names, When::Now, false, LONGEST_DOCUMENT);
+    let text = expander.until(None)?;
     text.known()
         .ok_or_else(|| "it is not known before the build".to_owned())
 }
@@ -114,16 +123,29 @@ struct Expander<'a> {
     names: &'a dyn Names,
     when: When,
     quotes: bool,
+    /// How many words this one is inside of.
+    depth: u32,
+    /// What values may still add.
+    room: usize,
 }
 
 impl<'a> Expander<'a> {
-    fn new(text: &'a str, escape: char, names: &'a dyn Names, when: When, quotes: bool) -> Self {
+    fn new(
+        text: &'a str,
+        escape: char,
+        names: &'a dyn Names,
+        when: When,
+        quotes: bool,
+        room: usize,
+    ) -> Self {
         Self {
             rest: text.chars().peekable(),
             escape,
             names,
             when,
             quotes,
+            depth: 0,
+            room,
         }
     }
 
@@ -226,9 +248,15 @@ impl<'a> Expander<'a> {
         name
     }
 
-    fn plain(&self, name: &str) -> Result<Text, String> {
+    fn plain(&mut self, name: &str) -> Result<Text, String> {
         match self.names.value(name) {
-            Value::Known(value) => Ok(Text(vec![Segment::Text(value)])),
+            Value::Known(value) => {
+                let left = self.room.checked_sub(value.len());
+                self.room = left.ok_or_else(|| {
+                    format!("with the value of ${name} it is longer than it can be")
+                })?;
+                Ok(Text(vec![Segment::Text(value)]))
+            }
             Value::Unset => Ok(Text::default()),
             Value::Later if self.when == When::Build => {
                 Ok(Text(vec![Segment::Later(format!("${{{name}}}"))]))
@@ -257,7 +285,14 @@ impl<'a> Expander<'a> {
             }
             None => return Err(format!("${{{name} is not closed")),
         };
+        if self.depth == DEEPEST {
+            return Err(format!(
+                "words in words are nested more than {DEEPEST} deep"
+            ));
+        }
+        self.depth += 1;
         let word = self.until(Some('}'))?;
+        self.depth -= 1;
         let value = self.names.value(&name);
         if value == Value::Later && self.when == When::Build {
             // The build knows two operators and takes empty for unset.
@@ -363,6 +398,14 @@ mod tests {
         assert_eq!(build(r"\$HOME").as_deref(), Ok("${__:-$}HOME"));
         assert_eq!(build(r"5\$ or \$(x)").as_deref(), Ok("5$ or $(x)"));
         assert_eq!(build("${P+x}${Q-y}").as_deref(), Ok("${P:+x}${Q:-y}"));
+    }
+
+    #[test]
+    fn words_in_words_have_an_end() {
+        let deep = "${NONE:-".repeat(200_000) + &"}".repeat(200_000);
+        assert!(now(&deep).is_err() && build(&deep).is_err());
+        assert!(document(&deep, '\\', &Known).is_err());
+        assert!(now(&"\"${NONE:-".repeat(200_000)).is_err());
     }
 
     #[test]

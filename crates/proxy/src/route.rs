@@ -101,8 +101,10 @@ fn target(id: &str, port: &str) -> Route {
     let (Ok(id), false) = (id.parse(), client.contains('-')) else {
         return Route::Bad("invalid sandbox ID");
     };
+    // `parse` would take a sign as well.
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
     match port.parse() {
-        Ok(port) if port != 0 => Route::To(Target { id, port }),
+        Ok(port) if port != 0 && digits => Route::To(Target { id, port }),
         _ => Route::Bad("invalid sandbox port"),
     }
 }
@@ -206,10 +208,20 @@ mod tests {
         ] {
             assert!(matches!(ask(host, &[]), Route::Bad(_)), "{host}");
         }
-        for host in ["x-iabc.sbx.localhost", "80-a-b-c.sbx.localhost"] {
+        for host in [
+            "x-iabc.sbx.localhost",
+            "+80-iabc.sbx.localhost",
+            "80-a-b-c.sbx.localhost",
+        ] {
             assert!(matches!(ask(host, &[]), Route::Bad(_)), "{host}");
         }
-        for (id, port) in [("../x", "80"), ("iabc", "x"), ("iabc", "-1"), ("", "80")] {
+        for (id, port) in [
+            ("../x", "80"),
+            ("iabc", "x"),
+            ("iabc", "-1"),
+            ("iabc", "+1"),
+            ("", "80"),
+        ] {
             let fields = [(SANDBOX_ID_HEADER, id), (SANDBOX_PORT_HEADER, port)];
             assert!(
                 matches!(ask("localhost", &fields), Route::Bad(_)),

@@ -401,11 +401,16 @@ fn write_error(path: &Path, cause: io::Error) -> LayerError {
 }
 
 pub(crate) fn write_error_raw(path: &[u8], cause: io::Error) -> LayerError {
-    match cause.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LayerError::NoSpace,
-        _ => LayerError::Write {
-            entry: shown(path),
-            cause,
-        },
+    let entry = shown(path);
+    // Some failures are the archive's fault, not the disk's.
+    let refused = |reason: &str| LayerError::Entry {
+        entry: entry.clone(),
+        reason: reason.to_owned(),
+    };
+    match Errno::from_io_error(&cause) {
+        Some(Errno::NOSPC | Errno::DQUOT) => LayerError::NoSpace,
+        Some(Errno::LOOP) => refused("a link on the way to it leads to itself"),
+        Some(Errno::NAMETOOLONG) => refused("a part of its name is too long"),
+        _ => LayerError::Write { entry, cause },
     }
 }

@@ -158,6 +158,27 @@ fn error(archive: TarBuilder) -> String {
 }
 
 #[test]
+fn names_that_no_disk_takes_are_the_archives_fault() {
+    let long = "x".repeat(300);
+    for (archive, name) in [
+        (
+            Maker::default().symlink("c", "c").file("c/a", "x"),
+            "itself",
+        ),
+        (
+            Maker::default()
+                .pax(&[("path", long.as_bytes())])
+                .file("x", "x"),
+            "too long",
+        ),
+    ] {
+        let error = Layer::new().unpack(&archive.end()).unwrap_err();
+        assert!(matches!(error, LayerError::Entry { .. }), "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
 fn files_directories_links_and_pipes_come_out_as_they_went_in() {
     let layer = unpacked(
         TarBuilder::default()
