@@ -222,7 +222,7 @@ async fn end(context: Arc<BuildContext>, id: SandboxId, build: String) {
         match context.node.destroy(&id, EndReason::Killed).await {
             Ok(()) | Err(NodeError::SandboxNotFound(_)) => break,
             Err(error) => {
-                tracing::warn!(sandbox = %id, error = %Chain(&error), attempt, "could not end a build's sandbox");
+                tracing::warn!(sandbox_id = %id, error = %Chain(&error), attempt, "could not end a build's sandbox");
                 sleep(Duration::from_secs(1)).await;
             }
         }
