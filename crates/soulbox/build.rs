@@ -11,7 +11,7 @@ const VARIABLE: &str = "SOULBOX_COMMIT";
 fn main() {
     println!("cargo::rerun-if-env-changed={VARIABLE}");
     let commit = match env::var(VARIABLE) {
-        Ok(told) if !told.trim().is_empty() => told.trim().to_owned(),
+        Ok(commit) if !commit.trim().is_empty() => commit.trim().to_owned(),
         _ => in_git().unwrap_or_default(),
     };
     println!("cargo::rustc-env={VARIABLE}={commit}");

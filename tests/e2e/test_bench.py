@@ -25,7 +25,7 @@ GROUPS = [
     "files-small",
     "files-large",
     "run-code",
-    "rest",
+    "pause",
     "fork-many",
     "density",
     "scale",
@@ -167,7 +167,7 @@ def test_suites_are_listed_and_mistakes_explained(quick):
     listed = bench(quick, "--list")
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [
-        "create", "throughput", "exec", "pty", "files", "run_code", "rest", "density", "scale",
+        "create", "throughput", "exec", "pty", "files", "run_code", "pause", "density", "scale",
     ]  # fmt: skip
     unknown = bench(quick, "creat")
     assert unknown.returncode == 2 and "create, throughput" in unknown.stderr

@@ -51,7 +51,7 @@ pub(crate) fn routes() -> Router<App> {
         .merge(later_routes())
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method);
-    speaking(routes, error::tell)
+    speaking(routes, error::respond)
 }
 
 fn sandbox_routes() -> Router<App> {

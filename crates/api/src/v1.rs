@@ -23,5 +23,5 @@ pub(crate) fn routes() -> Router<App> {
         .route("/v1/sandboxes/{id}/execute", post(execute::execute))
         .route("/v1/sandboxes/{id}/languages", get(execute::languages))
         .method_not_allowed_fallback(wrong_method);
-    speaking(routes, error::tell)
+    speaking(routes, error::respond)
 }

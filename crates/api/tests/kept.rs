@@ -17,7 +17,7 @@ mod support;
 
 use http::Method;
 use serde_json::{Value, json};
-use soulbox_types::Kept;
+use soulbox_types::PauseMode;
 use support::{Answer, World, world};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -492,7 +492,7 @@ async fn a_team_sees_how_many_sandboxes_it_had() {
     world.create().await;
     world
         .control()
-        .pause(&world.tenant, &first.sandbox_id(), Kept::Memory, false)
+        .pause(&world.tenant, &first.sandbox_id(), PauseMode::Memory, false)
         .await
         .unwrap();
     let team = format!("/teams/{}/metrics", world.tenant.id);

@@ -16,7 +16,7 @@ mod world;
 use http::Method;
 use serde_json::{Value, json};
 use soulbox_runtime::{Error as NodeError, Node};
-use soulbox_types::{Kept, OnTimeout, SandboxState, UnixMillis};
+use soulbox_types::{OnTimeout, PauseMode, SandboxState, UnixMillis};
 use world::{Answer, World, world};
 
 async fn paused(world: &World, body: &Value) -> Answer {
@@ -206,19 +206,19 @@ async fn the_lifecycle_is_what_create_asked_for() {
         (json!({"autoPause": false}), OnTimeout::Kill, "kill", false),
         (
             json!({"autoPause": true}),
-            OnTimeout::Pause(Kept::Memory),
+            OnTimeout::Pause(PauseMode::Memory),
             "pause",
             false,
         ),
         (
             json!({"autoPause": true, "autoPauseMemory": false}),
-            OnTimeout::Pause(Kept::Filesystem),
+            OnTimeout::Pause(PauseMode::Filesystem),
             "pause",
             false,
         ),
         (
             json!({"autoPause": true, "autoResume": {"enabled": true}}),
-            OnTimeout::Pause(Kept::Memory),
+            OnTimeout::Pause(PauseMode::Memory),
             "pause",
             true,
         ),

@@ -1,18 +1,18 @@
-//! Which of the alternatives a run asks, and those that were started for it.
+//! The alternatives that a run measures, and those that were started for it.
 
 use std::path::Path;
 
 use crate::{
-    DockerChoice, Failure, Options, ServerChoice, Way,
-    others::{self, Burst, Docker, Place},
+    Contender, DockerChoice, Failure, Options, ServerChoice,
+    others::{self, Burst, Docker, Workspace},
 };
 
-/// A way by its name, or why it is not there.
-pub(crate) type Candidate = (&'static str, Result<Box<dyn Way>, Failure>);
+/// A contender by its name, or why it is not available.
+pub(crate) type Candidate = (&'static str, Result<Box<dyn Contender>, Failure>);
 
 #[derive(Debug)]
 pub(crate) struct Alternatives {
-    place: Result<Place, Failure>,
+    workspace: Result<Workspace, Failure>,
     compare: bool,
     choice: DockerChoice,
     /// Once it was asked for.
@@ -25,14 +25,14 @@ impl Alternatives {
             ServerChoice::Own { program, .. } => Ok(program.clone()),
             ServerChoice::Running(_) => std::env::current_exe().map_err(Failure::new),
         };
-        let place = match program {
+        let workspace = match program {
             // Makes a folder.
-            Ok(program) if options.compare => Place::new(&program, &scratch.join("others")),
+            Ok(program) if options.compare => Workspace::new(&program, &scratch.join("others")),
             Ok(_) => Err(Failure::new("not wanted")),
             Err(failure) => Err(failure),
         };
         Self {
-            place,
+            workspace,
             compare: options.compare,
             choice: options.docker,
             docker: None,
@@ -44,8 +44,11 @@ impl Alternatives {
         if !self.compare {
             return Vec::new();
         }
-        let (bare_clone, runsc) = match &self.place {
-            Ok(place) => (others::bare_clone(place).await, others::runsc(place).await),
+        let (bare_clone, runsc) = match &self.workspace {
+            Ok(workspace) => (
+                others::bare_clone(workspace).await,
+                others::runsc(workspace).await,
+            ),
             Err(failure) => (Err(failure.clone()), Err(failure.clone())),
         };
         let docker = self.docker().await.map(|docker| docker.run());
@@ -84,11 +87,11 @@ impl Alternatives {
         if let Some(known) = &self.docker {
             return known.clone();
         }
-        let found = match (&self.place, self.choice) {
+        let found = match (&self.workspace, self.choice) {
             (_, DockerChoice::Off) => Err(Failure::new("not wanted")),
             (Err(failure), _) => Err(failure.clone()),
-            (Ok(place), choice) => match Docker::running(place).await {
-                Err(_) if choice == DockerChoice::Start => Docker::started(place).await,
+            (Ok(workspace), choice) => match Docker::running(workspace).await {
+                Err(_) if choice == DockerChoice::Start => Docker::started(workspace).await,
                 running => running,
             },
         };

@@ -2,7 +2,7 @@ use std::{io, path::PathBuf, time::Duration};
 
 use soulbox_client::config::ConfigError;
 
-/// Why nothing can be measured at all. What concerns one way or one suite is told in the report.
+/// Why nothing can be measured at all. What concerns one contender or one suite is in the report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot make the scratch folder {}", .path.display())]

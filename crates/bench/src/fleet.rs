@@ -17,16 +17,16 @@ use soulbox_client::Client;
 
 use arguments::arguments;
 pub(crate) use arguments::check;
-pub(crate) use ending::Patience;
+pub(crate) use ending::StallDetector;
 pub use ending::{end_all, left};
 pub(crate) use folders::living;
 pub use own::SERVER_COMMAND;
 pub(crate) use own::{OwnServer, STOP_LIMIT};
-pub(crate) use pool::{REST, filled};
+pub(crate) use pool::{SETTLE, filled};
 
 use crate::{
     Error, Failure, Options, Progress, ServerChoice,
-    subject::{Mark, Subject},
+    suites::{RunLabel, Target},
 };
 
 /// Sandboxes kept ready by a server that is measured warm: the default of `soulbox serve`.
@@ -43,7 +43,10 @@ pub(crate) fn is_of_a_server(name: &OsStr) -> bool {
 #[derive(Debug)]
 pub(crate) enum Fleet {
     Own(Own),
-    Running { client: Box<Client>, mark: Mark },
+    Running {
+        client: Box<Client>,
+        label: RunLabel,
+    },
 }
 
 /// Servers of our own, by the size of their pool.
@@ -53,14 +56,14 @@ pub(crate) struct Own {
     scratch: PathBuf,
     arguments: Vec<String>,
     most_sandboxes: usize,
-    mark: Mark,
+    label: RunLabel,
     servers: Vec<(usize, OwnServer)>,
     started: usize,
 }
 
 impl Fleet {
     pub(crate) fn new(options: &Options, scratch: PathBuf) -> Self {
-        let mark = Mark::new();
+        let label = RunLabel::new();
         match &options.server {
             ServerChoice::Own {
                 program, arguments, ..
@@ -69,13 +72,13 @@ impl Fleet {
                 scratch,
                 arguments: arguments.clone(),
                 most_sandboxes: options.most_sandboxes(),
-                mark,
+                label,
                 servers: Vec::new(),
                 started: 0,
             }),
             ServerChoice::Running(client) => Self::Running {
                 client: client.clone(),
-                mark,
+                label,
             },
         }
     }
@@ -86,24 +89,24 @@ impl Fleet {
         &mut self,
         pools: &[usize],
         progress: &dyn Progress,
-    ) -> Result<Vec<Result<Subject, Failure>>, Error> {
+    ) -> Result<Vec<Result<Target, Failure>>, Error> {
         match self {
             Self::Own(own) => {
-                // One without a pool that nobody asks does nothing.
-                own.keep(|pool| pool == 0 || pools.contains(&pool), progress)
-                    .await;
+                // An idle one takes part all the same: its prepared slots are links and namespaces,
+                // which the kernel goes through for those of others.
+                own.keep(|pool| pools.contains(&pool), progress).await;
                 own.start(pools).await?;
-                let subjects = pools.iter().map(|pool| own.subject(*pool));
+                let subjects = pools.iter().map(|pool| own.target(*pool));
                 Ok(subjects.collect())
             }
-            Self::Running { client, mark } => Ok(pools
+            Self::Running { client, label } => Ok(pools
                 .iter()
                 .map(|pool| match pool {
                     0 => Err(Failure::new(
                         "a running server is taken as it is: only one that the bench starts can \
                          be without a pool",
                     )),
-                    _ => Ok(Subject::elsewhere(client.as_ref().clone(), mark.clone())),
+                    _ => Ok(Target::elsewhere(client.as_ref().clone(), label.clone())),
                 })
                 .collect()),
         }
@@ -113,7 +116,7 @@ impl Fleet {
     pub(crate) async fn everyday(
         &mut self,
         progress: &dyn Progress,
-    ) -> Result<Result<Subject, Failure>, Error> {
+    ) -> Result<Result<Target, Failure>, Error> {
         Ok(self.only(&[EVERYDAY], progress).await?.remove(0))
     }
 
@@ -121,7 +124,7 @@ impl Fleet {
     pub(crate) async fn plain(
         &mut self,
         progress: &dyn Progress,
-    ) -> Result<Result<Subject, Failure>, Error> {
+    ) -> Result<Result<Target, Failure>, Error> {
         let pool = match self {
             Self::Own(_) => 0,
             Self::Running { .. } => EVERYDAY,
@@ -133,8 +136,8 @@ impl Fleet {
     pub(crate) async fn close(&mut self, progress: &dyn Progress) {
         match self {
             Self::Own(own) => own.keep(|_| false, progress).await,
-            Self::Running { client, mark } => {
-                if let Err(failure) = mark.sweep(client).await {
+            Self::Running { client, label } => {
+                if let Err(failure) = label.sweep(client).await {
                     progress.note(&format!(
                         "not all sandboxes of the bench could be ended ({failure}); they end at \
                          their timeouts"
@@ -173,11 +176,11 @@ impl Own {
         Ok(())
     }
 
-    fn subject(&self, pool: usize) -> Result<Subject, Failure> {
+    fn target(&self, pool: usize) -> Result<Target, Failure> {
         self.servers
             .iter()
             .find(|(known, _)| *known == pool)
-            .map(|(_, server)| Subject::own(server, self.mark.clone(), pool))
+            .map(|(_, server)| Target::own(server, self.label.clone(), pool))
             .ok_or_else(|| Failure::new("the server is not there"))
     }
 }

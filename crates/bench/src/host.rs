@@ -1,4 +1,4 @@
-//! What the machine's own books say: about memory, and whether it is quiet.
+//! What the kernel reports about this machine: memory, and whether it is quiet.
 
 mod processes;
 mod quiet;
@@ -63,14 +63,14 @@ fn read(server: u32, data: &Path) -> io::Result<Reading> {
     let group = format!("soulbox-{}", tag(data)?);
     let memory = fs::read_to_string("/proc/meminfo")?;
     let of = |name: &str| kibibytes(&memory, name).unwrap_or_default();
-    let weights = processes::weigh(server, &group)?;
+    let processes = processes::measure(server, &group)?;
     Ok(Reading {
         available: of("MemAvailable:"),
         slab: of("Slab:"),
         kernel: of("KernelStack:") + of("PageTables:") + of("Percpu:"),
-        pss: weights.sandboxes.pss + weights.server.pss,
-        private_dirty: weights.sandboxes.private_dirty + weights.server.private_dirty,
-        server_pss: weights.server.pss,
+        pss: processes.sandboxes.pss + processes.server.pss,
+        private_dirty: processes.sandboxes.private_dirty + processes.server.private_dirty,
+        server_pss: processes.server.pss,
         charged: charged(Path::new("/sys/fs/cgroup"), &group)?,
     })
 }

@@ -1,17 +1,18 @@
 //! Measures a SoulBox server beside the alternatives that the machine has.
 //!
 //! # Layout
-//! - [`Way`]: one way of doing a thing, one timed round at a time
+//! - [`Contender`]: one implementation of what is measured, one timed round at a time
 //! - [`Samples`], [`Summary`]: what was measured, and what it comes to
 //! - [`report`]: the figures with their method, as table, JSON and a page
-//! - [`Session`]: a whole run; [`Options`]: what of it is wanted
+//! - [`Session`]: a whole run; [`Options`]: what it measures
 //! - `fleet`: the servers that are measured, started here or running elsewhere
-//! - `subject`: what is asked of SoulBox, one suite per file
+//! - `suites`: the suites, one per file
 //! - `others`: bare clone, bwrap, docker, runsc
-//! - `host`: what the machine's own books say: about memory, and whether it is quiet
+//! - `host`: what the kernel reports: memory, and whether the machine is quiet
 //! - `verdicts`: the promises, and whether the run kept them
 
 mod alternatives;
+mod contender;
 mod error;
 mod fleet;
 pub mod floor;
@@ -22,14 +23,13 @@ mod progress;
 pub mod report;
 mod samples;
 mod session;
-mod subject;
+mod suites;
 mod verdicts;
-mod way;
 
+pub use contender::{Contender, Failure, WARM_UP, alternate, alternate_with_progress};
 pub use error::Error;
 pub use fleet::{SERVER_COMMAND, end_all, left};
 pub use options::{DockerChoice, MOST_SANDBOXES, Options, ServerChoice, Suite};
 pub use progress::Progress;
 pub use samples::{Samples, Summary};
 pub use session::Session;
-pub use way::{Failure, WARM_UP, Way, alternate, alternate_telling};

@@ -1,10 +1,10 @@
-//! What of a run is wanted.
+//! The options of a run.
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use soulbox_client::Client;
 
-/// One subject of measurement; the order is that of a run.
+/// What is measured together; the order is that of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suite {
     Create,
@@ -14,7 +14,7 @@ pub enum Suite {
     Pty,
     Files,
     RunCode,
-    Rest,
+    Pause,
     Density,
     Scale,
 }
@@ -27,7 +27,7 @@ impl Suite {
         Self::Pty,
         Self::Files,
         Self::RunCode,
-        Self::Rest,
+        Self::Pause,
         Self::Density,
         Self::Scale,
     ];
@@ -39,7 +39,7 @@ impl Suite {
             Self::Pty => "pty",
             Self::Files => "files",
             Self::RunCode => "run_code",
-            Self::Rest => "rest",
+            Self::Pause => "pause",
             Self::Throughput => "throughput",
             Self::Density => "density",
             Self::Scale => "scale",
@@ -56,7 +56,7 @@ impl Suite {
             Self::Pty => "one key stroke on a terminal, to its echo",
             Self::Files => "writing and reading a small and a large file",
             Self::RunCode => "`1+1` in the code interpreter",
-            Self::Rest => "pause, resume, snapshot, fork into one and into many",
+            Self::Pause => "pause, resume, snapshot, fork into one and into many",
             Self::Throughput => "whole short runs per second, and commands per second",
             Self::Density => "memory of an idle sandbox, everything counted",
             Self::Scale => "what each operation costs among few and among many sandboxes",
@@ -82,7 +82,7 @@ impl FromStr for Suite {
     }
 }
 
-/// Whom to measure.
+/// Which server to measure.
 #[derive(Debug, Clone)]
 pub enum ServerChoice {
     /// Servers of our own, made of `program`, on folders below `scratch`.
@@ -122,7 +122,7 @@ pub struct Options {
     pub commit: Option<&'static str>,
     pub quick: bool,
     pub suites: BTreeSet<Suite>,
-    /// Timed rounds per way.
+    /// Timed rounds per contender.
     pub rounds: usize,
     /// Rounds before them that are not counted.
     pub warm_up: usize,

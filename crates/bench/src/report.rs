@@ -41,7 +41,7 @@ pub struct Report {
     pub verdicts: Vec<Verdict>,
 }
 
-/// One question, answered by several ways in the same run.
+/// One question, answered by several contenders in the same run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Group {
     /// `create-warm`; stable, for scripts.

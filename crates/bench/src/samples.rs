@@ -1,4 +1,4 @@
-//! What was measured, and what it comes to.
+//! Samples and their summary.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// A way that fails so often before it is measured does not work here.
+/// A contender that fails so often before it is measured does not work here.
 const GIVE_UP: usize = 3;
 /// Nor one that fails so often one after another: each may take as long as its time limit.
 const GIVE_UP_IN_A_ROW: usize = 5;
 
-/// The times of one way, in the order they were taken.
+/// The times of one contender, in the order they were taken.
 #[derive(Debug, Clone, Default)]
 pub struct Samples {
     times: Vec<Duration>,

@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use crate::{
     Error, Options, Progress, ServerChoice,
     alternatives::Alternatives,
-    fleet::{Fleet, Patience, STOP_LIMIT, check, is_of_a_server, living},
+    fleet::{Fleet, STOP_LIMIT, StallDetector, check, is_of_a_server, living},
     host::quiet,
     report::{BUSY_BEFORE, Report, Run, machine},
-    subject::Bench,
+    suites::Bench,
     verdicts,
 };
 
@@ -74,8 +74,8 @@ impl Session {
         let run = Run::of(&self.options, busy);
         let mut machine = machine(&self.scratch).await;
         if let Some(busy) = busy {
-            let told = format!("{} of its cpu time", busy.percent());
-            machine.insert(BUSY_BEFORE.to_owned(), told);
+            let text = format!("{} of its cpu time", busy.percent());
+            machine.insert(BUSY_BEFORE.to_owned(), text);
         }
         let mut bench = Bench {
             options: &self.options,
@@ -127,7 +127,7 @@ fn stays(server: &Path, sandboxes: usize) -> String {
 /// A server removes its own folder when it has ended its sandboxes, also one that ends by itself
 /// because the run was interrupted; only then may the rest go. Returns the folders that stay.
 async fn remove(scratch: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
-    let mut patience = Patience::new(limit);
+    let mut stall = StallDetector::new(limit);
     loop {
         let servers = match servers_in(scratch).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -143,7 +143,7 @@ async fn remove(scratch: &Path, limit: Duration) -> io::Result<Vec<PathBuf>> {
         for server in &servers {
             left += living(server).await;
         }
-        if !patience.lasts(left) {
+        if !stall.is_progressing(left) {
             return Ok(servers);
         }
         sleep(LOOK_AGAIN).await;
@@ -205,8 +205,8 @@ mod tests {
         let stay = remove(scratch.path(), Duration::from_millis(1)).await;
         assert_eq!(stay.unwrap(), std::slice::from_ref(&server));
         assert!(sandbox.exists());
-        let told = stays(&server, living(&server).await);
-        assert!(told.starts_with("1 sandboxes could not be ended"), "{told}");
-        assert!(told.contains("kill --all --data-dir"), "{told}");
+        let text = stays(&server, living(&server).await);
+        assert!(text.starts_with("1 sandboxes could not be ended"), "{text}");
+        assert!(text.contains("kill --all --data-dir"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Summary,
     report::{Group, Row, Verdict},
-    subject::{bursts, create, density, exec, files, rest, run_code, scale, throughput},
+    suites::{bursts, create, density, exec, files, pause, run_code, scale, throughput},
 };
 
 /// How the figure of a run is held against its promise.
@@ -33,17 +33,23 @@ const TOO_FEW_SANDBOXES: &str = "too few sandboxes";
 /// In the order of the acceptance, then the budget's. `not_judged`: why times are held
 /// against no promise; that nothing fails is promised for every run.
 pub(crate) fn of(groups: &[Group], not_judged: Option<&'static str>) -> Vec<Verdict> {
-    let book = Book { groups, not_judged };
-    [against_others(book), crowd(book), burst(book), budget(book)].concat()
+    let results = Results { groups, not_judged };
+    [
+        against_others(results),
+        population(results),
+        burst(results),
+        budget(results),
+    ]
+    .concat()
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Book<'a> {
+struct Results<'a> {
     groups: &'a [Group],
     not_judged: Option<&'static str>,
 }
 
-impl<'a> Book<'a> {
+impl<'a> Results<'a> {
     fn group(self, id: &str) -> Option<&'a Group> {
         self.groups.iter().find(|group| group.id == id)
     }
@@ -94,19 +100,19 @@ fn unless_few(sandboxes: f64) -> Option<&'static str> {
     (sandboxes < FEW_SANDBOXES).then_some(TOO_FEW_SANDBOXES)
 }
 
-fn against_others(book: Book<'_>) -> Vec<Verdict> {
+fn against_others(results: Results<'_>) -> Vec<Verdict> {
     let faster = |id: &str, ours: &str, other: &str, least: f64, what: &str| {
-        let ours = book.summary(id, ours)?;
-        let ratio = book.summary(id, other).map(|other| other.p50 / ours.p50);
+        let ours = results.summary(id, ours)?;
+        let ratio = results.summary(id, other).map(|other| other.p50 / ours.p50);
         let promise = format!("{what}: at least {least} times faster than {other}");
-        Some(book.verdict(promise, ratio, Bound::AtLeast(least), " times"))
+        Some(results.verdict(promise, ratio, Bound::AtLeast(least), " times"))
     };
     let floor = || {
-        let ours = book.summary("create-sequential", create::WARM)?;
-        let floor = book.summary("create-sequential", "bare clone");
+        let ours = results.summary("create-sequential", create::WARM)?;
+        let floor = results.summary("create-sequential", "bare clone");
         let ratio = floor.map(|floor| ours.p50 / floor.p50);
         let promise = "create, warm: at most 3 times a bare clone".to_owned();
-        Some(book.verdict(promise, ratio, Bound::AtMost(3.0), " times"))
+        Some(results.verdict(promise, ratio, Bound::AtMost(3.0), " times"))
     };
     let sequential = "create-sequential";
     [
@@ -120,10 +126,10 @@ fn against_others(book: Book<'_>) -> Vec<Verdict> {
     .collect()
 }
 
-fn crowd(book: Book<'_>) -> Vec<Verdict> {
+fn population(results: Results<'_>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let mut few = None;
-    if let Some(row) = book.group("density").and_then(|group| {
+    if let Some(row) = results.group("density").and_then(|group| {
         let has = |row: &&Row| {
             row.figures
                 .iter()
@@ -131,44 +137,48 @@ fn crowd(book: Book<'_>) -> Vec<Verdict> {
         };
         group.rows.iter().find(has)
     }) {
-        let of = |name: &str| book.figure("density", &row.name, name).unwrap_or_default();
+        let of = |name: &str| {
+            results
+                .figure("density", &row.name, name)
+                .unwrap_or_default()
+        };
         let (alive, answered) = (of(density::ALIVE), of(density::ANSWERED));
         few = unless_few(alive);
         let failures = row.summary.map_or(0, |summary| summary.failures);
         verdicts.push(Verdict {
-            promise: "every sandbox of a crowd answers an exec".to_owned(),
+            promise: "every one of many sandboxes answers an exec".to_owned(),
             measured: format!("{answered:.0} of {alive:.0}"),
             kept: Some(failures == 0 && answered >= alive && alive > 0.0),
         });
     }
-    if book.group("density").is_some() {
-        let memory = book.figure("density", density::MEMORY, density::LARGEST);
+    if results.group("density").is_some() {
+        let memory = results.figure("density", density::MEMORY, density::LARGEST);
         let promise =
             format!("memory of an idle sandbox, everything counted: at most {MEMORY} MiB");
         verdicts.push(verdict(promise, memory, Bound::AtMost(MEMORY), " MiB", few));
     }
-    if let Some(group) = book.group("scale") {
+    if let Some(group) = results.group("scale") {
         for operation in scale::OPERATIONS {
             let of = |row: &&Row| {
                 row.name.starts_with(&format!("{operation} "))
                     && row.figures.iter().any(|figure| figure.name == scale::TIMES)
             };
             let found = group.rows.iter().find(of);
-            let times = found.and_then(|row| book.figure("scale", &row.name, scale::TIMES));
-            // A create is mostly the kernel's work, which has more to do in a crowd.
+            let times = found.and_then(|row| results.figure("scale", &row.name, scale::TIMES));
+            // A create is mostly the kernel's work, which has more to do among many sandboxes.
             let most = if operation == "create" { 2.0 } else { 1.5 };
             let promise =
-                format!("{operation} in a crowd: at most {most} times as long as among 10");
-            verdicts.push(book.verdict(promise, times, Bound::AtMost(most), " times"));
+                format!("{operation} among many: at most {most} times as long as among 10");
+            verdicts.push(results.verdict(promise, times, Bound::AtMost(most), " times"));
         }
     }
     verdicts
 }
 
-fn burst(book: Book<'_>) -> Vec<Verdict> {
+fn burst(results: Results<'_>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for name in [create::WARM, create::COLD] {
-        let Some(summary) = book.summary("create-burst", name) else {
+        let Some(summary) = results.summary("create-burst", name) else {
             continue;
         };
         verdicts.push(Verdict {
@@ -176,7 +186,7 @@ fn burst(book: Book<'_>) -> Vec<Verdict> {
             measured: format!("{} failed", summary.failures),
             kept: Some(summary.failures == 0),
         });
-        let wall = book.figure("create-burst", name, bursts::WALL);
+        let wall = results.figure("create-burst", name, bursts::WALL);
         let promise = format!("burst, {name}: all there within 1.5 s");
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let few = unless_few(summary.count as f64);
@@ -185,29 +195,29 @@ fn burst(book: Book<'_>) -> Vec<Verdict> {
     verdicts
 }
 
-fn budget(book: Book<'_>) -> Vec<Verdict> {
+fn budget(results: Results<'_>) -> Vec<Verdict> {
     let p50 = |id: &str, name: &str, limit: f64, what: &str| {
-        let summary = book.summary(id, name)?;
+        let summary = results.summary(id, name)?;
         let promise = format!("{what}: p50 at most {limit} ms");
-        Some(book.verdict(promise, Some(summary.p50), Bound::AtMost(limit), " ms"))
+        Some(results.verdict(promise, Some(summary.p50), Bound::AtMost(limit), " ms"))
     };
     let p99 = |id: &str, name: &str, limit: f64, what: &str| {
-        let summary = book.summary(id, name)?;
+        let summary = results.summary(id, name)?;
         let promise = format!("{what}: p99 at most {limit} ms");
-        Some(book.verdict(promise, Some(summary.p99), Bound::AtMost(limit), " ms"))
+        Some(results.verdict(promise, Some(summary.p99), Bound::AtMost(limit), " ms"))
     };
     let rate = |name: &str| {
-        let rate = book.figure("files-large", name, files::RATE)?;
+        let rate = results.figure("files-large", name, files::RATE)?;
         let promise = format!("{name} of a large file: at least 1024 MiB/s");
-        Some(book.verdict(promise, Some(rate), Bound::AtLeast(1024.0), " MiB/s"))
+        Some(results.verdict(promise, Some(rate), Bound::AtLeast(1024.0), " MiB/s"))
     };
     let runs = || {
-        let done = book.figure("throughput", throughput::RUNS, throughput::DONE)?;
+        let done = results.figure("throughput", throughput::RUNS, throughput::DONE)?;
         let cpus = std::thread::available_parallelism().ok()?.get();
         #[expect(clippy::cast_precision_loss, reason = "few cpus")]
         let each = done / cpus as f64;
         let promise = format!("whole runs: at least {RUNS} per second and cpu");
-        Some(book.verdict(promise, Some(each), Bound::AtLeast(RUNS), " per second"))
+        Some(results.verdict(promise, Some(each), Bound::AtLeast(RUNS), " per second"))
     };
     let sequential = "create-sequential";
     [
@@ -216,8 +226,8 @@ fn budget(book: Book<'_>) -> Vec<Verdict> {
         p50(sequential, create::COLD, 40.0, "create, cold"),
         p50("exec", exec::SOULBOX, 15.0, "exec"),
         p50("exec", exec::SOULBOX, 5.0, "exec"),
-        p50("rest", rest::PAUSE, 10.0, "pause"),
-        p50("rest", rest::RESUME, 10.0, "resume"),
+        p50("pause", pause::PAUSE, 10.0, "pause"),
+        p50("pause", pause::RESUME, 10.0, "resume"),
         p50("run-code", run_code::SOULBOX, 10.0, "run_code"),
         rate(files::WRITE),
         rate(files::READ),
@@ -310,10 +320,10 @@ mod tests {
             group("scale", vec![row("exec at 10", 4), exec]),
         ];
         let verdicts = of(&groups, None);
-        assert_eq!(kept(&verdicts, "every sandbox of a crowd"), Some(false));
+        assert_eq!(kept(&verdicts, "every one of many sandboxes"), Some(false));
         assert_eq!(kept(&verdicts, "memory of an idle sandbox"), Some(false));
-        assert_eq!(kept(&verdicts, "exec in a crowd"), Some(true));
-        assert_eq!(kept(&verdicts, "list in a crowd"), None);
+        assert_eq!(kept(&verdicts, "exec among many"), Some(true));
+        assert_eq!(kept(&verdicts, "list among many"), None);
     }
 
     #[test]

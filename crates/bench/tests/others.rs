@@ -10,8 +10,8 @@ use std::{
 };
 
 use soulbox_bench::{
-    Failure, Way,
-    others::{Docker, Place, bare_clone, bwrap, runsc},
+    Contender, Failure,
+    others::{Docker, Workspace, bare_clone, bwrap, runsc},
 };
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -19,11 +19,11 @@ use tokio::sync::Mutex;
 /// What one leaves behind could not be told from what another still needs.
 static ONE_DAEMON: Mutex<()> = Mutex::const_new(());
 
-fn place() -> (TempDir, Place) {
+fn workspace() -> (TempDir, Workspace) {
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_soulbox-bench-floor"));
-    let place = Place::new(program, folder.path()).unwrap();
-    (folder, place)
+    let workspace = Workspace::new(program, folder.path()).unwrap();
+    (folder, workspace)
 }
 
 fn is_root() -> bool {
@@ -31,9 +31,9 @@ fn is_root() -> bool {
 }
 
 /// What is not there is told with a reason, which the test prints.
-async fn rounds(way: Result<Box<dyn Way>, Failure>, least: Duration) {
-    let mut way = match way {
-        Ok(way) => way,
+async fn rounds(contender: Result<Box<dyn Contender>, Failure>, least: Duration) {
+    let mut contender = match contender {
+        Ok(contender) => contender,
         Err(reason) => {
             eprintln!("skipped: {reason}");
             assert!(!reason.0.is_empty());
@@ -41,16 +41,16 @@ async fn rounds(way: Result<Box<dyn Way>, Failure>, least: Duration) {
         }
     };
     for _ in 0..3 {
-        let took = way.round().await.unwrap();
-        eprintln!("{}: {took:?}", way.name());
+        let took = contender.round().await.unwrap();
+        eprintln!("{}: {took:?}", contender.name());
         assert!(took > least && took < Duration::from_secs(30), "{took:?}");
     }
 }
 
 #[tokio::test]
 async fn a_bare_clone_is_timed_and_leaves_nothing() {
-    let (folder, place) = place();
-    rounds(bare_clone(&place).await, Duration::from_micros(100)).await;
+    let (folder, workspace) = workspace();
+    rounds(bare_clone(&workspace).await, Duration::from_micros(100)).await;
     // Its tmpfs was only in its own namespace.
     let rounds = folder.path().join("floor/rounds");
     assert!(!rounds.exists() || fs::read_dir(rounds).unwrap().next().is_none());
@@ -65,8 +65,8 @@ async fn bwrap_is_timed() {
 #[tokio::test]
 async fn runsc_is_timed_and_takes_nothing_of_the_host() {
     let before = fs::metadata("/dev/null").unwrap();
-    let (_folder, place) = place();
-    rounds(runsc(&place).await, Duration::from_millis(1)).await;
+    let (_folder, workspace) = workspace();
+    rounds(runsc(&workspace).await, Duration::from_millis(1)).await;
     let after = fs::metadata("/dev/null").unwrap();
     assert_eq!((before.uid(), before.mode()), (after.uid(), after.mode()));
 }
@@ -79,8 +79,8 @@ async fn a_docker_daemon_of_our_own_works_and_is_gone_without_a_trace() {
     }
     let _alone = ONE_DAEMON.lock().await;
     let before = traces();
-    let (folder, place) = place();
-    let docker = match Docker::started(&place).await {
+    let (folder, workspace) = workspace();
+    let docker = match Docker::started(&workspace).await {
         Ok(docker) => docker,
         Err(reason) => {
             eprintln!("skipped: {reason}");
@@ -109,8 +109,8 @@ async fn a_docker_daemon_of_our_own_ends_with_who_started_it() {
     }
     let _alone = ONE_DAEMON.lock().await;
     let before = traces();
-    let (folder, place) = place();
-    match Docker::started(&place).await {
+    let (folder, workspace) = workspace();
+    match Docker::started(&workspace).await {
         // Not ended: only the pipe to it is closed, as by a kill of this process.
         Ok(docker) => drop(docker),
         Err(reason) => eprintln!("skipped: {reason}"),
@@ -125,8 +125,8 @@ async fn a_docker_daemon_of_our_own_ends_with_who_started_it() {
 
 #[tokio::test]
 async fn without_a_daemon_docker_says_that_none_answers() {
-    let (_folder, place) = place();
-    match Docker::running(&place).await {
+    let (_folder, workspace) = workspace();
+    match Docker::running(&workspace).await {
         Ok(docker) => docker.finish().await.unwrap(),
         Err(reason) => {
             let reason = reason.to_string();

@@ -12,10 +12,10 @@ use crate::{
     base::debian,
     durable,
     files::Files,
-    job::{Job, Workshop},
+    job::{BuildContext, Job},
     lease::Leases,
     pipeline,
-    steps::Steps,
+    step_cache::StepCache,
 };
 
 /// How long the end of a build waits for its sandboxes to be gone.
@@ -24,7 +24,7 @@ const CLOSING_LIMIT: Duration = Duration::from_mins(1);
 /// Builds templates on this machine's node.
 #[derive(Debug)]
 pub struct Builder {
-    shop: Arc<Workshop>,
+    context: Arc<BuildContext>,
 }
 
 impl Builder {
@@ -36,7 +36,7 @@ impl Builder {
         images: Arc<ImageStore>,
     ) -> io::Result<Self> {
         let leases = Leases::default();
-        let steps = Steps::open(config.templates_dir.join("steps"), leases.clone())?;
+        let steps = StepCache::open(config.templates_dir.join("steps"), leases.clone())?;
         let files = Files::open(
             config.templates_dir.join("files"),
             config.upload_limit,
@@ -48,7 +48,7 @@ impl Builder {
             durable::remove_unfinished(&debian)?;
         }
         Ok(Self {
-            shop: Arc::new(Workshop {
+            context: Arc::new(BuildContext {
                 config,
                 node,
                 templates,
@@ -69,7 +69,7 @@ impl Builds for Builder {
         log: Arc<dyn BuildLog>,
         cancel: CancellationToken,
     ) -> Result<Arc<Template>, BuildFailure> {
-        let job = Job::new(Arc::clone(&self.shop), request, log);
+        let job = Job::new(Arc::clone(&self.context), request, log);
         let built = {
             let run = pipeline::run(&job);
             tokio::select! {
@@ -96,7 +96,7 @@ impl Builds for Builder {
     }
 
     async fn has_files(&self, tenant: &TenantId, hash: &str) -> bool {
-        self.shop.files.has(tenant, hash).await
+        self.context.files.has(tenant, hash).await
     }
 
     async fn receive_files(
@@ -105,10 +105,10 @@ impl Builds for Builder {
         hash: &str,
         upload: Upload,
     ) -> Result<(), FilesError> {
-        self.shop.files.receive(tenant, hash, upload).await
+        self.context.files.receive(tenant, hash, upload).await
     }
 
     async fn collect_garbage(&self, keep: Vec<Arc<Template>>) {
-        crate::garbage::collect(&self.shop, &keep).await;
+        crate::garbage::collect(&self.context, &keep).await;
     }
 }

@@ -53,6 +53,6 @@ pub trait Builds: Send + Sync + std::fmt::Debug {
     ) -> Result<(), FilesError>;
 
     /// Removes layers, cached steps and files that nothing refers to. `keep` are the builds that
-    /// sandboxes and snapshots stand on; kept templates are kept anyway.
+    /// sandboxes and snapshots use; kept templates are kept anyway.
     async fn collect_garbage(&self, keep: Vec<Arc<Template>>);
 }

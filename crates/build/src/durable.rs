@@ -11,7 +11,7 @@ use crate::removal::remove_tree;
 /// The ending of everything that is not finished.
 pub(crate) const UNFINISHED: &str = "new";
 
-/// Makes a folder that only the server enters: what strangers put there may be set-uid.
+/// Makes a folder that only the server enters: untrusted files in it may be set-uid.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     soulbox_durable::make_folder(folder, 0o700)?;
     fs_err::set_permissions(folder, std::fs::Permissions::from_mode(0o700))

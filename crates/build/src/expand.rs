@@ -13,13 +13,19 @@ use crate::{
 /// A word inside a word inside a word: nobody writes deeper.
 const DEEPEST: u32 = 16;
 
+/// Of a JSON text in a default, say.
+const MOST_BRACES: u32 = 128;
+
 /// The kernel takes no longer string for a program. Values that name values grow without end
 /// otherwise: a few short steps would fill the server's memory.
 const LONGEST: usize = 128 << 10;
 
 pub(crate) fn expand(text: &str, env: &BTreeMap<String, String>) -> Result<String> {
-    expand_at(text, env, 0).ok_or_else(|| {
-        Problem::told(format!(
+    // What is too long already is not read.
+    let short = Some(text).filter(|text| text.len() <= LONGEST);
+    let expanded = short.and_then(|text| expand_at(text, env, 0));
+    expanded.ok_or_else(|| {
+        Problem::user(format!(
             "a value is longer than {LONGEST} bytes with its variables replaced"
         ))
     })
@@ -58,8 +64,8 @@ fn reference(text: &str, env: &BTreeMap<String, String>, depth: u32) -> Option<(
         let word = &braced[name.len()..][..word_length];
         let length = 2 + name.len() + word_length + 1;
         return match with_operator(name, word, env, depth)? {
-            Meant::Value(value) => Some((value, length)),
-            Meant::Itself => itself(),
+            Expansion::Value(value) => Some((value, length)),
+            Expansion::Itself => itself(),
         };
     }
     match name_of(after) {
@@ -74,7 +80,7 @@ fn with_operator(
     rest: &str,
     env: &BTreeMap<String, String>,
     depth: u32,
-) -> Option<Meant> {
+) -> Option<Expansion> {
     let value = value_of(name, env);
     let word = |text: &str| expand_at(text, env, depth + 1);
     let meant = if rest.is_empty() {
@@ -92,17 +98,18 @@ fn with_operator(
             word(other)?
         }
     } else {
-        return Some(Meant::Itself);
+        return Some(Expansion::Itself);
     };
-    Some(Meant::Value(meant))
+    Some(Expansion::Value(meant))
 }
 
-enum Meant {
+enum Expansion {
     Value(String),
     Itself,
 }
 
-/// Where the brace that was opened before `text` closes.
+/// Where the brace that was opened before `text` closes. One with more than [`MOST_BRACES`] open in
+/// it does not: every brace is looked at by those around it, and there are as many as are written.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 1_u32;
     for (at, byte) in text.bytes().enumerate() {
@@ -113,6 +120,9 @@ fn closing_brace(text: &str) -> Option<usize> {
         }
         if open == 0 {
             return Some(at);
+        }
+        if open > MOST_BRACES {
+            return None;
         }
     }
     None
@@ -195,6 +205,18 @@ mod tests {
     fn words_in_words_have_an_end() {
         let deep = "${X:-".repeat(1000) + &"}".repeat(1000);
         assert!(expanded(&deep).contains('$'));
+    }
+
+    /// A request has room for many braces, and looking for the end of each would take minutes.
+    #[test]
+    fn braces_that_close_late_or_never_take_no_longer_than_others() {
+        let open = "${".repeat(LONGEST / 2);
+        let nested = "${A!".repeat(LONGEST / 5) + &"}".repeat(LONGEST / 5);
+        let started = std::time::Instant::now();
+        for text in [open, nested] {
+            assert_eq!(expanded(&text), text);
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(5));
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! What nobody refers to any more goes: steps, uploads, image layers.
+//! Garbage collection of steps, uploads and image layers.
 
 use std::{collections::HashSet, io, path::PathBuf, sync::Arc};
 
 use soulbox_template::Template;
 use soulbox_types::Chain;
 
-use crate::{base::debian, durable::blocking, job::Workshop};
+use crate::{base::debian, durable::blocking, job::BuildContext};
 
-/// `keep`: the builds that sandboxes and snapshots stand on.
-pub(crate) async fn collect(shop: &Arc<Workshop>, keep: &[Arc<Template>]) {
+/// `keep`: the builds that sandboxes and snapshots use.
+pub(crate) async fn collect(context: &Arc<BuildContext>, keep: &[Arc<Template>]) {
     // Leases first: a build that ends in between has its template in the list by then.
-    let held = shop.leases.held();
+    let held = context.leases.held();
     let mut used: HashSet<PathBuf> = held.clone();
-    for template in shop.templates.all().iter().chain(keep) {
+    for template in context.templates.all().iter().chain(keep) {
         used.extend(
             template
                 .overlays
@@ -20,7 +20,7 @@ pub(crate) async fn collect(shop: &Arc<Workshop>, keep: &[Arc<Template>]) {
                 .flat_map(|o| o.lower.iter().cloned()),
         );
     }
-    let workshop = Arc::clone(shop);
+    let workshop = Arc::clone(context);
     let collected = blocking(move || {
         let config = &workshop.config;
         workshop.steps.collect(&used, config.step_age)?;

@@ -1,4 +1,4 @@
-//! One build under way, and what it stands on.
+//! One running build, and the state of its stages.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,40 +12,44 @@ use tokio_util::task::TaskTracker;
 use crate::{
     BuildLog, BuildRequest, BuilderConfig,
     files::Files,
-    journal::Journal,
     key::Key,
     lease::{Lease, Leases},
     state::State,
-    steps::{Done, Steps},
+    step_cache::{StepCache, StepResult},
+    step_log::StepLog,
 };
 
-/// What all builds share.
+/// What all builds share: configuration, node, templates, caches.
 #[derive(Debug)]
-pub(crate) struct Workshop {
+pub(crate) struct BuildContext {
     pub(crate) config: BuilderConfig,
     pub(crate) node: Arc<dyn Node>,
     pub(crate) templates: Arc<Templates>,
     pub(crate) images: Arc<ImageStore>,
-    pub(crate) steps: Steps,
+    pub(crate) steps: StepCache,
     pub(crate) files: Files,
     pub(crate) leases: Leases,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    pub(crate) shop: Arc<Workshop>,
+    pub(crate) context: Arc<BuildContext>,
     pub(crate) request: Arc<BuildRequest>,
     pub(crate) log: Arc<dyn BuildLog>,
     /// Sandboxes that are being ended: a build is over when these are gone too.
     pub(crate) closing: TaskTracker,
-    /// The step that is under way.
+    /// The step that is running.
     reached: Arc<Mutex<String>>,
 }
 
 impl Job {
-    pub(crate) fn new(shop: Arc<Workshop>, request: BuildRequest, log: Arc<dyn BuildLog>) -> Self {
+    pub(crate) fn new(
+        context: Arc<BuildContext>,
+        request: BuildRequest,
+        log: Arc<dyn BuildLog>,
+    ) -> Self {
         Self {
-            shop,
+            context,
             request: Arc::new(request),
             log,
             closing: TaskTracker::new(),
@@ -61,14 +65,14 @@ impl Job {
         self.reached.lock().clone()
     }
 
-    pub(crate) fn journal(&self, step: &str, prefix: &str) -> Journal {
-        Journal::new(Arc::clone(&self.log), step, prefix)
+    pub(crate) fn step_log(&self, step: &str, prefix: &str) -> StepLog {
+        StepLog::new(Arc::clone(&self.log), step, prefix)
     }
 }
 
-/// Files and settings between two steps.
+/// The layers and settings of a stage after its last step.
 #[derive(Debug, Clone)]
-pub(crate) struct Ground {
+pub(crate) struct StageState {
     pub(crate) key: Key,
     pub(crate) overlays: Vec<OverlaySpec>,
     pub(crate) state: State,
@@ -77,7 +81,7 @@ pub(crate) struct Ground {
     leases: Vec<Arc<Lease>>,
 }
 
-impl Ground {
+impl StageState {
     pub(crate) fn of_template(key: Key, template: &Template, leases: &Leases) -> Self {
         let layers = template.overlays.iter().flat_map(|overlay| &overlay.lower);
         Self {
@@ -103,8 +107,8 @@ impl Ground {
         }
     }
 
-    /// Goes on from what a step left.
-    pub(crate) fn advance(&mut self, key: &Key, done: Done) {
+    /// Adds the result of a step.
+    pub(crate) fn advance(&mut self, key: &Key, done: StepResult) {
         self.key = if done.generation.is_empty() {
             key.clone()
         } else {
@@ -119,8 +123,8 @@ impl Ground {
         self.leases.push(done.lease);
     }
 
-    /// At the mount point with the most.
-    pub(crate) fn height(&self) -> usize {
+    /// Of the mount point with the most layers.
+    pub(crate) fn layer_count(&self) -> usize {
         let heights = self.overlays.iter().map(|overlay| overlay.lower.len());
         heights.max().unwrap_or(0)
     }

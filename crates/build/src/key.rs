@@ -1,4 +1,4 @@
-//! Names of what a step makes: a hash of everything that it depends on.
+//! Cache keys of steps: a hash of everything that a step depends on.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Key(String);
 
 impl Key {
     /// The start of a chain. Tenants have chains of their own: that something is in the cache
-    /// tells nobody what others build.
+    /// reveals nothing about what others build.
     pub(crate) fn base(tenant: &TenantId, parts: &[&str]) -> Self {
         Self::of(std::iter::once(tenant.as_str()).chain(parts.iter().copied()))
     }
@@ -34,7 +34,7 @@ impl Key {
         &self.0
     }
 
-    /// Enough to tell steps of a build apart, in its log.
+    /// Enough to distinguish the steps of a build, in its log.
     pub(crate) fn short(&self) -> &str {
         &self.0[..8]
     }

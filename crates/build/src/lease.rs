@@ -1,4 +1,4 @@
-//! Which folders running builds stand on: garbage collection leaves them alone.
+//! Which folders running builds use: garbage collection leaves them alone.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -3,14 +3,16 @@
 //! `docs/templates.md` has the design.
 //!
 //! # Layout
-//! - `builds`: what the control plane calls; `builder`: who does it
-//! - `request`: what is to be built; `outcome`: what a build tells; `config`: how far it goes
+//! - `builds`: the interface to the control plane; `builder`: its implementation
+//! - `request`: what is to be built; `outcome`: the result of a build; `config`: paths and limits
 //! - `pipeline`: a build from its first stage to its template; `base`: what a stage starts from;
 //!   `step`: one step; `finalize`: the last part
-//! - `job`: one build under way; `room`: a sandbox for a step; `scripts`: what runs as root in it
-//! - `key`, `steps`: the cache; `files`, `reserve`: uploads; `lease`, `garbage`: what may go
+//! - `job`: one running build; `step_sandbox`: the sandbox of a step; `scripts`: what runs as root
+//!   in it
+//! - `key`, `step_cache`: the cache; `files`, `reserve`: uploads; `lease`, `garbage`: what may be
+//!   removed
 //! - `state`, `expand`: environment, user and working directory
-//! - `journal`, `problem`: lines and errors for the user
+//! - `step_log`, `problem`: lines and errors for the user
 //! - `durable`, `removal`: files on the host
 
 mod base;
@@ -23,7 +25,6 @@ mod files;
 mod finalize;
 mod garbage;
 mod job;
-mod journal;
 mod key;
 mod lease;
 mod outcome;
@@ -32,11 +33,12 @@ mod problem;
 mod removal;
 mod request;
 mod reserve;
-mod room;
 mod scripts;
 mod state;
 mod step;
-mod steps;
+mod step_cache;
+mod step_log;
+mod step_sandbox;
 
 pub use builder::Builder;
 pub use builds::{Builds, FilesError, Upload};

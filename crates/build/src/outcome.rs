@@ -1,4 +1,4 @@
-//! What a build tells while it runs and when it ends.
+//! The log and the result of a build.
 
 use soulbox_runtime::LogLevel;
 

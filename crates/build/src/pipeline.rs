@@ -6,9 +6,9 @@ use soulbox_template::Template;
 
 use crate::{
     Base, BuildFailure, CopySource, Stage, base, finalize,
-    job::{Ground, Job},
+    job::{Job, StageState},
     problem::Problem,
-    step::Steps,
+    step::StageRunner,
 };
 
 pub(crate) async fn run(job: &Job) -> Result<Arc<Template>, BuildFailure> {
@@ -17,19 +17,19 @@ pub(crate) async fn run(job: &Job) -> Result<Arc<Template>, BuildFailure> {
         return Err(BuildFailure::new("base", "there is nothing to build"));
     };
     let needed = needed(&request.stages);
-    let mut grounds: Vec<Option<Ground>> = Vec::new();
+    let mut stage_states: Vec<Option<StageState>> = Vec::new();
     for (index, stage) in request.stages.iter().enumerate() {
-        let ground = if needed[index] {
-            Some(run_stage(job, index, index == last, stage, &grounds).await?)
+        let stage_state = if needed[index] {
+            Some(run_stage(job, index, index == last, stage, &stage_states).await?)
         } else {
             None
         };
-        grounds.push(ground);
+        stage_states.push(stage_state);
     }
-    match grounds.pop().flatten() {
-        Some(ground) => {
+    match stage_states.pop().flatten() {
+        Some(stage_state) => {
             job.reach("finalize");
-            finalize::finalize(job, ground)
+            finalize::finalize(job, stage_state)
                 .await
                 .map_err(|problem| problem.into_failure("finalize", &request.build))
         }
@@ -42,8 +42,8 @@ async fn run_stage(
     index: usize,
     is_last: bool,
     stage: &Stage,
-    grounds: &[Option<Ground>],
-) -> Result<Ground, BuildFailure> {
+    stage_states: &[Option<StageState>],
+) -> Result<StageState, BuildFailure> {
     let build = &job.request.build;
     let count = stage.steps.len();
     // Steps of earlier stages are no steps to E2B's clients: they belong to what comes before.
@@ -60,26 +60,26 @@ async fn run_stage(
         }
     };
     job.reach("base");
-    let journal = job.journal("base", &of_base);
-    let ground = base::ground(job, &stage.base, grounds, job.request.force, &journal)
+    let step_log = job.step_log("base", &of_base);
+    let stage_state = base::prepare(job, &stage.base, stage_states, job.request.force, &step_log)
         .await
         .map_err(|problem| problem.into_failure("base", build))?;
-    let mut steps = Steps::new(job, grounds, ground, job.request.force);
+    let mut steps = StageRunner::new(job, stage_states, stage_state, job.request.force);
     for (step, number) in stage.steps.iter().zip(1..) {
         let (name, prefix) = of_step(number);
         job.reach(&name);
-        let journal = job.journal(&name, &prefix);
-        steps.take(step, &journal).await.map_err(|problem| {
+        let step_log = job.step_log(&name, &prefix);
+        steps.apply(step, &step_log).await.map_err(|problem| {
             let problem = match problem {
-                Problem::Told(message) if !is_last => {
-                    Problem::Told(format!("stage {index}, step {number}: {message}"))
+                Problem::User(message) if !is_last => {
+                    Problem::User(format!("stage {index}, step {number}: {message}"))
                 }
                 other => other,
             };
             problem.into_failure(&name, build)
         })?;
     }
-    Ok(steps.ground)
+    Ok(steps.stage_state)
 }
 
 /// The last stage, and what it and its like are made from.

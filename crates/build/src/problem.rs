@@ -1,4 +1,4 @@
-//! Why a step did not work out: the user's affair, or ours.
+//! Why a step failed: a problem of the user's, or of the server.
 
 use std::{error::Error, io};
 
@@ -10,9 +10,9 @@ pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    /// Told to the user in these words.
+    /// The user's mistake, or something the user can change: this is the message.
     #[error("{0}")]
-    Told(String),
+    User(String),
     /// The user can do nothing about it; the operator finds the reason in the server's log.
     #[error("{what}")]
     Internal {
@@ -23,8 +23,8 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    pub(crate) fn told(message: impl Into<String>) -> Self {
-        Self::Told(message.into())
+    pub(crate) fn user(message: impl Into<String>) -> Self {
+        Self::User(message.into())
     }
 
     pub(crate) fn internal(
@@ -39,7 +39,7 @@ impl Problem {
 
     pub(crate) fn into_failure(self, step: &str, build: &str) -> BuildFailure {
         let message = match self {
-            Self::Told(message) => message,
+            Self::User(message) => message,
             Self::Internal { what, source } => {
                 tracing::error!(build, step, error = %Chain(&*source), "could not {what}");
                 format!("could not {what}: the server's log has the reason (build {build})")
@@ -49,7 +49,7 @@ impl Problem {
     }
 }
 
-/// `.doing("write the step")`: an error of ours, named by what was tried.
+/// `.doing("write the step")`: an internal error, named by what was tried.
 pub(crate) trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T>;
 }
@@ -57,7 +57,7 @@ pub(crate) trait Doing<T> {
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: &'static str) -> Result<T> {
         self.map_err(|source| match source.kind() {
-            io::ErrorKind::StorageFull => Problem::told(format!(
+            io::ErrorKind::StorageFull => Problem::user(format!(
                 "could not {what}: the server's disk is full; free some space and build again"
             )),
             _ => Problem::internal(what, source),

@@ -1,4 +1,4 @@
-//! Removing trees that strangers made.
+//! Removing untrusted directory trees.
 
 use std::{
     ffi::{CStr, CString},
@@ -66,7 +66,7 @@ fn open_directory(at: BorrowedFd<'_>, path: impl rustix::path::Arg) -> io::Resul
     Ok(openat(at, path, flags, Mode::empty())?)
 }
 
-/// Removes the files of a directory and tells the directories in it.
+/// Removes the files of a directory and returns the directories in it.
 fn empty(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut directories = Vec::new();
     for entry in Dir::read_from(directory)? {

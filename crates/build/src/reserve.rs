@@ -1,4 +1,4 @@
-//! The part of a disk that uploads leave alone.
+//! The part of the disk that uploads must leave free.
 
 use std::{io, path::PathBuf};
 
@@ -26,27 +26,27 @@ impl Reserve {
             .map_err(|error| FilesError::Io(io::Error::other(error)))?
             .map_err(|error| FilesError::Io(error.into()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let left = Left {
+        let left = FreeSpace {
             bytes: free,
             files: disk.f_favail,
             all_files: disk.f_files,
         };
-        match left.lacks(self.bytes.saturating_add(more), self.bytes) {
+        match left.shortage(self.bytes.saturating_add(more), self.bytes) {
             Some(why) => Err(FilesError::NoSpace { why }),
             None => Ok(()),
         }
     }
 }
 
-struct Left {
+struct FreeSpace {
     bytes: u64,
     files: u64,
     /// 0 where the file system makes them as they are needed.
     all_files: u64,
 }
 
-impl Left {
-    fn lacks(&self, needed: u64, reserve: u64) -> Option<String> {
+impl FreeSpace {
+    fn shortage(&self, needed: u64, reserve: u64) -> Option<String> {
         if self.bytes < needed {
             return Some(format!(
                 "the server's disk has only {} MiB free, and {} MiB are kept in reserve",
@@ -70,14 +70,23 @@ mod tests {
 
     #[test]
     fn neither_bytes_nor_files_may_run_short() {
-        let left = |bytes, files, all_files| Left {
+        let left = |bytes, files, all_files| FreeSpace {
             bytes,
             files,
             all_files,
         };
-        assert_eq!(left(10, 6, 100).lacks(10, 5), None);
-        assert!(left(9, 6, 100).lacks(10, 5).unwrap().contains("MiB free"));
-        assert!(left(10, 4, 100).lacks(10, 5).unwrap().contains("files"));
-        assert_eq!(left(10, 0, 0).lacks(10, 5), None, "no fixed number of them");
+        assert_eq!(left(10, 6, 100).shortage(10, 5), None);
+        assert!(
+            left(9, 6, 100)
+                .shortage(10, 5)
+                .unwrap()
+                .contains("MiB free")
+        );
+        assert!(left(10, 4, 100).shortage(10, 5).unwrap().contains("files"));
+        assert_eq!(
+            left(10, 0, 0).shortage(10, 5),
+            None,
+            "no fixed number of them"
+        );
     }
 }

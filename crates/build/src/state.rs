@@ -1,4 +1,4 @@
-//! What steps leave behind besides files.
+//! The state after a step besides files: environment, user, working directory.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn with_standard_directories(path: &str) -> String {
     directories.join(":")
 }
 
-/// Without `.`, `..` and doubled slashes. Links are the sandbox's affair.
+/// Without `.`, `..` and doubled slashes. Links are resolved inside the sandbox.
 pub(crate) fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

@@ -6,113 +6,120 @@ mod run;
 mod user;
 mod workdir;
 
-use soulbox_guest::GuestCommand;
+use soulbox_envd_client::CommandSpec;
 
 use crate::{
     CopySource, Step, StepKind,
-    job::{Ground, Job},
-    journal::Journal,
+    job::{Job, StageState},
     key::Key,
     problem::{Doing, Problem, Result},
-    room::Room,
     scripts,
     state::State,
+    step_log::StepLog,
+    step_sandbox::StepSandbox,
 };
 
 /// Where the earlier stages of the build ended, by their index.
-pub(crate) type Stages = [Option<Ground>];
+pub(crate) type Stages = [Option<StageState>];
 
 /// Runs the steps of one stage, one after the other.
-pub(crate) struct Steps<'a> {
+pub(crate) struct StageRunner<'a> {
     pub(crate) job: &'a Job,
     pub(crate) stages: &'a Stages,
-    pub(crate) ground: Ground,
+    pub(crate) stage_state: StageState,
     /// From here on nothing is taken from the cache.
     pub(crate) forced: bool,
     /// Made for an earlier step that changed nothing in it.
-    room: Option<Room>,
+    sandbox: Option<StepSandbox>,
 }
 
 /// How a step ended.
 struct Outcome {
     state: State,
     /// The sandbox in which it ran.
-    room: Option<Room>,
+    sandbox: Option<StepSandbox>,
     /// There are changes in it to be kept.
     changed: bool,
 }
 
-impl<'a> Steps<'a> {
-    pub(crate) fn new(job: &'a Job, stages: &'a Stages, ground: Ground, forced: bool) -> Self {
+impl<'a> StageRunner<'a> {
+    pub(crate) fn new(
+        job: &'a Job,
+        stages: &'a Stages,
+        stage_state: StageState,
+        forced: bool,
+    ) -> Self {
         Self {
             job,
             stages,
-            ground,
+            stage_state,
             forced,
-            room: None,
+            sandbox: None,
         }
     }
 
-    pub(crate) async fn take(&mut self, step: &Step, journal: &Journal) -> Result<()> {
+    pub(crate) async fn apply(&mut self, step: &Step, step_log: &StepLog) -> Result<()> {
         self.forced |= step.force;
         let label = label(step);
-        let source = self.source(step, journal).await?;
-        let source_key = source.as_ref().map_or("", |ground| ground.key.as_str());
-        let key = self.ground.key.then(&parts(step, source_key));
-        let steps = &self.job.shop.steps;
+        let source = self.source(step, step_log).await?;
+        let source_key = source
+            .as_ref()
+            .map_or("", |stage_state| stage_state.key.as_str());
+        let key = self.stage_state.key.then(&parts(step, source_key));
+        let steps = &self.job.context.steps;
         let _one_at_a_time = steps.lock(&key).await;
         if !self.forced
             && let Some(done) = steps.find(&key).await
         {
-            journal.begins(&label, key.short(), true);
+            step_log.begins(&label, key.short(), true);
             self.advance(&key, done);
             return Ok(());
         }
-        journal.begins(&label, key.short(), false);
-        let outcome = self.run(step, source.as_ref(), journal).await?;
+        step_log.begins(&label, key.short(), false);
+        let outcome = self.run(step, source.as_ref(), step_log).await?;
         self.keep(&key, outcome, label).await
     }
 
     async fn run(
         &mut self,
         step: &Step,
-        source: Option<&Ground>,
-        journal: &Journal,
+        source: Option<&StageState>,
+        step_log: &StepLog,
     ) -> Result<Outcome> {
-        let mut state = self.ground.state.clone();
+        let mut state = self.stage_state.state.clone();
         if step.kind == StepKind::Env {
             env::apply(&mut state, &step.args)?;
             return Ok(Outcome {
                 state,
-                room: self.room.take(),
+                sandbox: self.sandbox.take(),
                 changed: false,
             });
         }
-        let room = self.room(journal).await?;
+        let sandbox = self.sandbox(step_log).await?;
         match step.kind {
-            StepKind::Run => run::run(self.job, room, state, &step.args, journal).await,
-            StepKind::Copy => copy::run(self.job, room, state, step, source, journal).await,
-            StepKind::Workdir => workdir::run(room, state, &step.args).await,
-            StepKind::User => user::run(room, state, &step.args).await,
-            StepKind::Env => Err(Problem::told("ENV changes no files")),
+            StepKind::Run => run::run(self.job, sandbox, state, &step.args, step_log).await,
+            StepKind::Copy => copy::run(self.job, sandbox, state, step, source, step_log).await,
+            StepKind::Workdir => workdir::run(sandbox, state, &step.args).await,
+            StepKind::User => user::run(sandbox, state, &step.args).await,
+            StepKind::Env => Err(Problem::user("ENV changes no files")),
         }
     }
 
-    async fn room(&mut self, journal: &Journal) -> Result<Room> {
-        if let Some(room) = self.room.take() {
-            return Ok(room);
+    async fn sandbox(&mut self, step_log: &StepLog) -> Result<StepSandbox> {
+        if let Some(sandbox) = self.sandbox.take() {
+            return Ok(sandbox);
         }
         let limits = self.job.request.limits;
-        Room::open(self.job, &self.ground, limits, journal).await
+        StepSandbox::open(self.job, &self.stage_state, limits, step_log).await
     }
 
     async fn keep(&mut self, key: &Key, outcome: Outcome, label: String) -> Result<()> {
-        let steps = &self.job.shop.steps;
+        let steps = &self.job.context.steps;
         let draft = steps.begin(key);
-        let added = match outcome.room {
-            Some(room) if outcome.changed => room.export(draft.path()).await?,
+        let added = match outcome.sandbox {
+            Some(sandbox) if outcome.changed => sandbox.export(draft.path()).await?,
             unchanged => {
-                self.room = unchanged;
+                self.sandbox = unchanged;
                 Vec::new()
             }
         };
@@ -123,29 +130,30 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    fn advance(&mut self, key: &Key, done: crate::steps::Done) {
+    fn advance(&mut self, key: &Key, done: crate::step_cache::StepResult) {
         if !done.layers.is_empty() {
-            // It stands on fewer layers than the next step.
-            self.room = None;
+            // It has fewer layers than the next step needs.
+            self.sandbox = None;
         }
-        self.ground.advance(key, done);
+        self.stage_state.advance(key, done);
     }
 
     /// From what a `COPY --from` copies.
-    async fn source(&self, step: &Step, journal: &Journal) -> Result<Option<Ground>> {
+    async fn source(&self, step: &Step, step_log: &StepLog) -> Result<Option<StageState>> {
         match &step.from {
             None => Ok(None),
             Some(CopySource::Stage(index)) => {
-                let ground = self.stages.get(*index).and_then(Option::as_ref);
-                ground.cloned().map(Some).ok_or_else(|| {
-                    Problem::told(format!(
+                let stage_state = self.stages.get(*index).and_then(Option::as_ref);
+                stage_state.cloned().map(Some).ok_or_else(|| {
+                    Problem::user(format!(
                         "there is no stage {index} before this one to copy from"
                     ))
                 })
             }
             Some(CopySource::Image(reference)) => {
-                let ground = crate::base::image_as_it_is(self.job, reference, journal).await?;
-                Ok(Some(ground))
+                let stage_state =
+                    crate::base::unmodified_image(self.job, reference, step_log).await?;
+                Ok(Some(stage_state))
             }
         }
     }
@@ -190,8 +198,8 @@ fn label(step: &Step) -> String {
 }
 
 /// What a user wrote, by a login shell.
-pub(crate) fn user_command(state: &State, command: &str, user: &str) -> GuestCommand {
-    GuestCommand {
+pub(crate) fn user_command(state: &State, command: &str, user: &str) -> CommandSpec {
+    CommandSpec {
         program: "/bin/sh".to_owned(),
         args: ["-c", scripts::LOGIN_SHELL, "soulbox", command]
             .map(str::to_owned)

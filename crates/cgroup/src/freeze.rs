@@ -1,4 +1,4 @@
-//! Stopping every process of a group in place.
+//! Freezes and thaws every process of a group.
 
 use std::{
     path::PathBuf,

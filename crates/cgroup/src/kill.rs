@@ -1,4 +1,4 @@
-//! Ending every process of a group, also of one that forks as fast as it can.
+//! Kills every process of a group, also of one that forks as fast as it can.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ impl Cgroup {
                 .filter_map(|pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)))
                 .collect();
             // A number that is still on the list now is the process behind the descriptor, or
-            // that one is dead: in neither case is a stranger with a reused pid hit.
+            // that one is dead: in neither case is an unrelated process with a reused pid hit.
             let members = self.pids()?;
             for (pid, fd) in opened {
                 let number = pid.as_raw_nonzero().get().unsigned_abs();

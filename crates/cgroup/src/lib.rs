@@ -13,7 +13,7 @@
 //! - `manager`: the parent group, creation and listing
 //! - `group`: one sandbox's group: joining, the view from inside, removal
 //! - `limits`: ceilings, as the files of v1 and v2 want them
-//! - `fence`: what all groups together may use
+//! - `slice`: limits on all groups together
 //! - `freeze`, `kill`, `stats`: what is done to a running group
 //! - `warm`: making the next join cheap
 //! - `file`: one-line files, with errors that name them
@@ -21,20 +21,20 @@
 mod adjust;
 mod discover;
 mod error;
-mod fence;
 mod file;
 mod freeze;
 mod group;
 mod kill;
 mod limits;
 mod manager;
+mod slice;
 mod stats;
 mod warm;
 
 pub use discover::{Controller, Version};
 pub use error::{Error, Result};
-pub use fence::{Ceiling, FenceLimits, FenceUse, memory_ceiling};
 pub use group::Cgroup;
 pub use limits::CgroupLimits;
 pub use manager::Manager;
+pub use slice::{Ceiling, SliceLimits, SliceUse, memory_ceiling};
 pub use stats::CgroupStats;

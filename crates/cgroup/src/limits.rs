@@ -1,4 +1,4 @@
-//! Ceilings, as the files of v1 and v2 want them.
+//! Writes limits to the files of v1 and v2.
 
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Cgroup, CgroupLimits, Controller, Error, FenceLimits, Result, Version,
+    Cgroup, CgroupLimits, Controller, Error, Result, SliceLimits, Version,
     discover::{self, Hierarchy},
     file::{self, io_error},
 };
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     parent: String,
     controllers: Vec<Controller>,
     /// What was asked for last, to be set again when the parent has to be made again.
-    pub(crate) fence: Mutex<Option<FenceLimits>>,
+    pub(crate) slice_limits: Mutex<Option<SliceLimits>>,
 }
 
 impl Shared {
@@ -70,7 +70,7 @@ impl Manager {
             hierarchies,
             parent: parent.to_owned(),
             controllers,
-            fence: Mutex::new(None),
+            slice_limits: Mutex::new(None),
         };
         for hierarchy in shared.used() {
             make_parent(hierarchy, &shared.parent_of(hierarchy))?;
@@ -117,7 +117,7 @@ impl Manager {
                 // systemd switches off, on a reload, what it did not switch on in the root itself.
                 Err(error) if error.is_not_found() && hierarchy.version == Version::V2 => {
                     make_parent(hierarchy, &self.shared.parent_of(hierarchy))?;
-                    self.set_fence_again();
+                    self.restore_slice_limits();
                     limits.apply(hierarchy, &dir)?;
                 }
                 other => other?,

@@ -21,7 +21,7 @@ pub struct CgroupStats {
 }
 
 impl Cgroup {
-    /// What was written to files and is not on their disks yet. 0 where the kernel does not tell.
+    /// What was written to files and is not on their disks yet. 0 where the kernel does not report it.
     pub fn unwritten_bytes(&self) -> Result<u64> {
         let Some(hierarchy) = self.hierarchy_of(Controller::Memory) else {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! Making the next join cheap.
+//! Makes the next move into a group cheap.
 //!
 //! Every move of a process between groups takes one lock of the whole kernel. After a quiet
 //! moment that lock first waits for an RCU grace period, 5 to 15 ms, and then stays cheap for a

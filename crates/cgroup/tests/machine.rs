@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_cgroup::{Cgroup, CgroupLimits, FenceLimits, Manager, Version};
+use soulbox_cgroup::{Cgroup, CgroupLimits, Manager, SliceLimits, Version};
 
 /// Milliseconds on a machine; an emulated one is ten times slower, and a busy one slower again.
 const SHORT: Duration = Duration::from_mins(1);
@@ -226,15 +226,15 @@ fn too_much_memory_kills_inside_and_is_counted() {
 
 #[test]
 fn a_fence_binds_all_groups_together_whatever_each_may_use() {
-    let Some(machine) = Machine::open("fence") else {
+    let Some(machine) = Machine::open("slice") else {
         return;
     };
-    let fence = FenceLimits {
+    let slice = SliceLimits {
         memory_bytes: 96 << 20,
         pids: 40,
         cpu_weight: 50,
     };
-    assert!(machine.manager.set_fence(&fence).is_empty());
+    assert!(machine.manager.set_slice(&slice).is_empty());
     let generous = CgroupLimits {
         memory_bytes: 1 << 30,
         pids: 1024,
@@ -249,14 +249,14 @@ fn a_fence_binds_all_groups_together_whatever_each_may_use() {
     });
     assert!(!eating.wait().unwrap().success());
     assert!(sleeping.try_wait().unwrap().is_none(), "others go on");
-    assert!(machine.manager.fence_use(0).unwrap().memory_bytes < 96 << 20);
+    assert!(machine.manager.slice_use(0).unwrap().memory_bytes < 96 << 20);
 
     let bomb = machine.manager.create("bomb", &generous).unwrap();
     let (mut bombing, _bomb_output) = run_in(&bomb, "bomb() { bomb & bomb & wait; }; bomb");
-    until("the fence", || {
-        machine.manager.fence_use(0).unwrap().pids >= 38
+    until("the slice's limit", || {
+        machine.manager.slice_use(0).unwrap().pids >= 38
     });
-    assert!(machine.manager.fence_use(0).unwrap().pids <= 40);
+    assert!(machine.manager.slice_use(0).unwrap().pids <= 40);
     for group in [&bomb, &calm, &hog] {
         group.kill_all().unwrap();
     }
@@ -270,12 +270,12 @@ fn a_fence_can_be_moved_both_ways() {
         return;
     };
     for memory_mib in [512_u64, 128, 1024] {
-        let fence = FenceLimits {
+        let slice = SliceLimits {
             memory_bytes: memory_mib << 20,
             pids: 100,
             cpu_weight: 50,
         };
-        let refused = machine.manager.set_fence(&fence);
+        let refused = machine.manager.set_slice(&slice);
         assert!(refused.is_empty(), "{refused:?}");
     }
 }

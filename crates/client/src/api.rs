@@ -20,7 +20,7 @@ mod observe;
 mod sandboxes;
 mod templates;
 
-pub use broken::{Disk, Piece};
+pub use broken::{Disk, DiskChunk};
 
 /// What a create may take: the server waits for envd.
 const CREATE_LIMIT: Duration = Duration::from_mins(1);

@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use soulbox_outgoing::{Bounded, Heads};
+use soulbox_outgoing::{InterimLimit, LimitedStream};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -136,24 +136,24 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 pub(crate) struct Stream {
-    io: TokioIo<Bounded<Box<dyn Duplex>>>,
-    heads: Heads,
+    io: TokioIo<LimitedStream<Box<dyn Duplex>>>,
+    interim_limit: InterimLimit,
 }
 
 impl Stream {
     fn new(stream: impl Duplex + 'static) -> Self {
-        let heads = Heads::default();
+        let interim_limit = InterimLimit::default();
         let stream: Box<dyn Duplex> = Box::new(stream);
         Self {
-            io: TokioIo::new(heads.bound(stream)),
-            heads,
+            io: TokioIo::new(interim_limit.bound(stream)),
+            interim_limit,
         }
     }
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.heads.clone())
+        Connected::new().extra(self.interim_limit.clone())
     }
 }
 
@@ -176,7 +176,7 @@ impl Write for Stream {
         Pin::new(&mut self.io).poll_write(cx, bytes)
     }
 
-    // Without these hyper puts every piece of a body into one buffer first.
+    // Without these hyper puts every chunk of a body into one buffer first.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -25,7 +25,7 @@ mod stream;
 pub use stream::Messages;
 
 const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// How often envd tells that an idle stream is alive, and how long we believe it without.
+/// How often envd sends a keepalive on an idle stream, and how long we wait without one.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const IDLE_LIMIT: Duration = Duration::from_secs(75);
 

@@ -24,7 +24,7 @@ mod tls;
 mod transport;
 mod upload;
 
-pub use api::{Client, Disk, Piece};
+pub use api::{Client, Disk, DiskChunk};
 pub use config::Config;
 pub use envd::Envd;
 pub use error::{ApiError, Error, Result, RpcError};

@@ -7,7 +7,7 @@ use soulbox_types::Secret;
 
 pub mod templates;
 
-/// A wish for a sandbox. Fields left out take the server's defaults.
+/// A request for a sandbox. Fields left out take the server's defaults.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSandbox {
@@ -149,7 +149,7 @@ pub struct Metric {
     pub mem_cache: u64,
     pub disk_used: u64,
     pub disk_total: u64,
-    /// The most memory that it ever used, page cache included; where the server's kernel tells.
+    /// The most memory that it ever used, page cache included; where the server's kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_peak: Option<u64>,
     /// How often something inside was killed for lack of memory.

@@ -156,13 +156,13 @@ async fn create_sends_the_key_and_only_what_was_asked_for() {
         )
     })
     .await;
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         template: "base".to_owned(),
         timeout: Some(60),
         allow_internet_access: Some(false),
         ..CreateSandbox::default()
     };
-    let sandbox = client.create(&wish).await.unwrap();
+    let sandbox = client.create(&request).await.unwrap();
     assert_eq!(sandbox.id, "iabc");
     assert!(sandbox.envd_access_token.unwrap().matches("secret"));
 

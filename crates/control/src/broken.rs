@@ -42,7 +42,7 @@ impl Control {
         Ok(own)
     }
 
-    /// Brings one back, at rest, from its files; one that was only unreadable for a while goes on
+    /// Brings one back, paused, from its files; one that was only unreadable for a while goes on
     /// as it is.
     pub async fn recover(self: &Arc<Self>, tenant: &Tenant, id: &SandboxId) -> Result<Sandbox> {
         self.own_broken(tenant, id).await?;
@@ -63,8 +63,8 @@ impl Control {
     async fn take_back(&self, tenant: &TenantId, spec: &SandboxSpec) {
         // Before it can be woken.
         self.mount_volumes_of(spec).await;
-        let rested = Some(UnixMillis::now());
-        self.registry.adopt(&spec.id, tenant, rested);
+        let paused_at = Some(UnixMillis::now());
+        self.registry.adopt(&spec.id, tenant, paused_at);
         self.learn(spec);
         self.note_event(&spec.id, "recovered", serde_json::Map::new());
         tracing::info!(sandbox_id = %spec.id, "sandbox recovered");

@@ -10,35 +10,35 @@
 //! refused.
 //!
 //! # Layout
-//! - `request`, `wish`, `stages`, `start`, `files`: what tenants do
-//! - `workshop`, `queue`, `log`: how a build runs
-//! - `library`: all templates in memory; `publish`: who may use them
+//! - `request`, `definition`, `stages`, `start`, `files`: what tenants do
+//! - `scheduler`, `queue`, `log`: how a build runs
+//! - `templates`: all templates in memory; `publish`: who may use them
 //! - `builtin`: the server's own; `garbage`: what goes
 
 mod builtin;
+mod definition;
 mod files;
 mod garbage;
-mod library;
 mod log;
 mod publish;
 mod queue;
 mod request;
+mod scheduler;
 mod stages;
 mod start;
-mod wish;
-mod workshop;
+mod templates;
 
 pub use self::{
     builtin::SERVER_TENANT,
+    definition::{BaseDefinition, BuildDefinition, StageDefinition},
     files::{FileLink, UploadTicket},
     log::{BuildLogEntry, BuildLogPage},
     publish::Published,
-    request::{Asked, BuildAsk},
+    request::{Asked, BuildRequest},
     start::BuildInfo,
-    wish::{BaseWish, BuildWish, StageWish},
 };
 pub(crate) use self::{
-    library::{BuildHold, Built, Library},
     request::own_reference,
-    workshop::Workshop,
+    scheduler::BuildScheduler,
+    templates::{BuildHold, Built, TemplateCatalog},
 };

@@ -2,7 +2,7 @@ use std::{num::NonZero, path::PathBuf, sync::Arc, thread::available_parallelism,
 
 use soulbox_build::{Base, Builds, Step};
 use soulbox_template::Templates;
-use soulbox_types::{Limits, Secret, TemplateId, UnixMillis};
+use soulbox_types::{Limits, Secret, TemplateId, Tier, UnixMillis};
 use soulbox_volume::Volumes;
 
 use crate::WebhookConfig;
@@ -13,6 +13,8 @@ pub struct ControlConfig {
     pub seed: Secret,
     /// The longest life of a sandbox.
     pub max_timeout: Duration,
+    /// Of sandboxes for which nobody says which.
+    pub default_tier: Tier,
     /// What a request cannot choose (`pids`) comes from here; the rest from the template.
     pub default_limits: Limits,
     pub max_sandboxes_per_tenant: u32,

@@ -14,12 +14,12 @@ use tokio_util::{
 
 use crate::{
     ControlConfig, Error, Result,
-    building::{Library, Workshop},
+    building::{BuildScheduler, TemplateCatalog},
     catalogue::Catalogue,
     journal::Journal,
     keys::KeyRing,
     registry::Registry,
-    shelf::Shelf,
+    snapshots::SnapshotCatalog,
     token::TokenMaker,
     vault::Vault,
     volumes::Claims,
@@ -36,10 +36,10 @@ pub struct Control {
     pub(crate) keys: KeyRing,
     pub(crate) catalogue: Catalogue,
     pub(crate) registry: Registry,
-    pub(crate) shelf: Arc<Shelf>,
-    pub(crate) library: Arc<Library>,
+    pub(crate) snapshots: Arc<SnapshotCatalog>,
+    pub(crate) templates: Arc<TemplateCatalog>,
     /// `None`: this server builds no templates.
-    pub(crate) workshop: Option<Arc<Workshop>>,
+    pub(crate) scheduler: Option<Arc<BuildScheduler>>,
     /// Somebody removes what nothing needs.
     pub(crate) collecting: Arc<AtomicBool>,
     /// Held by whoever looks again at what was left alone.
@@ -71,12 +71,13 @@ impl Control {
         let webhooks = store.webhooks().await?;
         let hooks = Hooks::load(webhooks, &vault, config.webhooks, stop.clone());
         let hooks = Arc::new(hooks);
-        let shelf = Arc::new(Shelf::load(&store, &images).await?);
-        let library = Arc::new(Library::load(&store, config.builds.as_ref()).await?);
-        let workshop = match config.builds.clone() {
+        let snapshots = Arc::new(SnapshotCatalog::load(&store, &images).await?);
+        let templates = Arc::new(TemplateCatalog::load(&store, config.builds.as_ref()).await?);
+        let scheduler = match config.builds.clone() {
             None => None,
             Some(builds) => Some(Arc::new(
-                Workshop::open(builds, &store, &library, &shelf, stop.child_token()).await?,
+                BuildScheduler::open(builds, &store, &templates, &snapshots, stop.child_token())
+                    .await?,
             )),
         };
         let control = Arc::new(Self {
@@ -84,9 +85,9 @@ impl Control {
             keys: KeyRing::load(&store.tenants().await?, store.keys().await?)?,
             catalogue: Catalogue::new(config.templates.clone(), store.template_use().await?),
             registry: Registry::default(),
-            shelf,
-            library,
-            workshop,
+            snapshots,
+            templates,
+            scheduler,
             collecting: Arc::default(),
             looking_again: Arc::default(),
             vault,
@@ -112,8 +113,8 @@ impl Control {
     pub async fn drain(&self, limit: Duration) {
         self.tasks.close();
         let builds = async {
-            if let Some(workshop) = &self.workshop {
-                workshop.drain(limit).await;
+            if let Some(scheduler) = &self.scheduler {
+                scheduler.drain(limit).await;
             }
         };
         let requests = tokio::time::timeout(limit, self.tasks.wait());

@@ -14,7 +14,7 @@ use crate::{
     building::BuildHold,
     idempotency::{StoredAnswer, forget_before},
     request::lifetime,
-    shelf::ImageHold,
+    snapshots::ImageHold,
     template::Origin,
 };
 
@@ -44,7 +44,7 @@ impl From<&SandboxStatus> for Access {
     }
 }
 
-/// A checked wish.
+/// A checked request.
 pub(crate) struct Plan {
     spec: SandboxSpec,
     lifetime: Duration,
@@ -91,7 +91,7 @@ impl Control {
     async fn origin_when_built(self: &Arc<Self>, tenant: &Tenant, text: &str) -> Result<Origin> {
         match self.origin(tenant, text) {
             Err(Error::TemplateNotBuilt(name)) => {
-                let patience = self.workshop()?.config.patience;
+                let patience = self.scheduler()?.config.patience;
                 self.await_builtin(&name, patience).await?;
                 self.origin(tenant, text)
             }
@@ -109,6 +109,12 @@ impl Control {
         let now = UnixMillis::now();
         let spec = SandboxSpec {
             tenant: tenant.id.clone(),
+            // The server's comes last; the node refuses one that it does not have.
+            tier: request
+                .tier
+                .or(origin.tier)
+                .or(tenant.tier)
+                .unwrap_or(self.config.default_tier),
             template: origin.template,
             build: origin.build,
             purpose: Purpose::User,
@@ -181,7 +187,8 @@ impl Control {
             return Ok(None);
         }
         let pool_key = PoolKey::of(spec);
-        let reservation = self.node.reserve(ReserveRequest { pool_key }).await?;
+        let tier = spec.tier;
+        let reservation = self.node.reserve(ReserveRequest { tier, pool_key }).await?;
         let id = reservation.id();
         let renew = |token: &mut Option<Secret>, new: Secret| {
             if token.is_some() {
@@ -228,7 +235,7 @@ impl Control {
         let Ok(made) = made else {
             self.destroy_on_node(&id, EndReason::CreateFailed).await?;
             return Err(Error::Timeout {
-                what: "making the sandbox",
+                what: "making the sandbox".into(),
                 limit: CREATE_LIMIT,
             });
         };
@@ -279,14 +286,17 @@ impl Control {
 
     fn has_place(&self, tenant: &TenantId) -> bool {
         let limit = self.config.max_sandboxes_per_tenant;
-        let rests = |id: &SandboxId| self.node.paused(id).is_some();
-        self.registry.has_place(tenant, limit, rests)
+        let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
+        self.registry.has_place(tenant, limit, is_paused)
     }
 
     fn take_place(&self, spec: &SandboxSpec) -> Result<Place<'_>> {
         let limit = self.config.max_sandboxes_per_tenant;
-        let rests = |id: &SandboxId| self.node.paused(id).is_some();
-        if self.registry.reserve(&spec.id, &spec.tenant, limit, rests) {
+        let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
+        if self
+            .registry
+            .reserve(&spec.id, &spec.tenant, limit, is_paused)
+        {
             Ok(Place {
                 control: self,
                 id: spec.id.clone(),

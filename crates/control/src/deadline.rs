@@ -37,8 +37,8 @@ impl Control {
         seconds: i64,
     ) -> Result<()> {
         if let Ok(seconds @ 1..) = u64::try_from(seconds) {
-            let wish = Move::Set(Duration::from_secs(seconds));
-            self.move_end(tenant, id, wish).await?;
+            let request = Move::Set(Duration::from_secs(seconds));
+            self.move_end(tenant, id, request).await?;
             if let Some(status) = self.node.get(id) {
                 self.note_deadline(id, status.spec.deadline);
             }
@@ -62,16 +62,21 @@ impl Control {
             return Err(Error::Invalid(message.to_owned()));
         }
         let duration = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-        let wish = Move::Extend(duration.max(SHORTEST_REFRESH));
-        self.move_end(tenant, id, wish).await
+        let request = Move::Extend(duration.max(SHORTEST_REFRESH));
+        self.move_end(tenant, id, request).await
     }
 
-    async fn move_end(self: &Arc<Self>, tenant: &Tenant, id: &SandboxId, wish: Move) -> Result<()> {
+    async fn move_end(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: &SandboxId,
+        request: Move,
+    ) -> Result<()> {
         let (control, tenant, id) = (Arc::clone(self), tenant.clone(), id.clone());
         let work = async move {
             let _held = control.hold(&id).await?;
             let status = control.running(&tenant, &id).await?;
-            control.apply(&tenant, &status, wish).await
+            control.apply(&tenant, &status, request).await
         };
         self.finish(work.in_current_span()).await
     }
@@ -81,15 +86,15 @@ impl Control {
         &self,
         tenant: &Tenant,
         status: &SandboxStatus,
-        wish: Move,
+        request: Move,
     ) -> Result<()> {
         let id = &status.spec.id;
         let began = self
             .registry
-            .rested_at(id)
+            .paused_at(id)
             .unwrap_or(status.spec.created_at);
         let last = began.plus(self.config.max_timeout);
-        let Some(deadline) = wish.deadline(status.spec.deadline, last)? else {
+        let Some(deadline) = request.deadline(status.spec.deadline, last)? else {
             return Ok(());
         };
         match timeout(MOVE_LIMIT, self.node.set_deadline(id, deadline)).await {
@@ -108,7 +113,7 @@ impl Control {
         };
         let held = timeout(HOLD_LIMIT, gate.lock_owned()).await;
         held.map(Some).map_err(|_| Error::Timeout {
-            what: "waiting for another request about this sandbox",
+            what: "waiting for another request about this sandbox".into(),
             limit: HOLD_LIMIT,
         })
     }
@@ -133,7 +138,7 @@ impl Move {
 
 fn too_slow() -> Error {
     Error::Timeout {
-        what: "moving the deadline",
+        what: "moving the deadline".into(),
         limit: MOVE_LIMIT,
     }
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use soulbox_guest::{Guest, NodeDial};
+use soulbox_envd_client::{EnvdClient, NodeDial};
 use soulbox_types::SandboxId;
 
 use crate::{Control, Result, Tenant};
 
 impl Control {
     /// Its envd, when the sandbox is the tenant's and runs.
-    pub async fn enter(&self, tenant: &Tenant, id: &SandboxId) -> Result<Guest> {
+    pub async fn enter(&self, tenant: &Tenant, id: &SandboxId) -> Result<EnvdClient> {
         let status = self.running(tenant, id).await?;
         let dial = NodeDial::new(Arc::clone(&self.node), id.clone());
-        Ok(Guest::new(Arc::new(dial), &status.spec))
+        Ok(EnvdClient::new(Arc::new(dial), &status.spec))
     }
 }

@@ -2,8 +2,8 @@
 //! whether trying again helps. No protocol is known here.
 
 mod code;
+mod message;
 mod problem;
-mod told;
 
 use std::time::Duration;
 

@@ -61,7 +61,7 @@ enum Note {
     Flush(oneshot::Sender<()>),
 }
 
-/// A sandbox between two rests, as its events tell it.
+/// A sandbox between two pauses, as its events tell it.
 #[derive(Debug, Clone)]
 struct Run {
     sandbox: SandboxRow,
@@ -313,7 +313,7 @@ async fn keep(store: Store, hooks: Arc<Hooks>, mut inbox: mpsc::Receiver<Note>) 
                 continue;
             }
             for event in unwritten.drain(..) {
-                hooks.tell(event);
+                hooks.emit(event);
             }
         }
         for done in waiting {

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::RwLock;
 use soulbox_store::{KeyRow, TenantRow};
-use soulbox_types::{Secret, TenantId, UnixMillis};
+use soulbox_types::{Secret, TenantId, Tier, UnixMillis};
 use uuid::Uuid;
 
 use crate::{Control, Error, Result, api_key, committed::follow, reference::is_word};
@@ -26,6 +26,8 @@ pub struct Tenant {
     /// The namespace of its templates.
     pub slug: String,
     pub name: String,
+    /// Of its sandboxes that are made without saying which.
+    pub tier: Option<Tier>,
 }
 
 /// What may be shown of a key.
@@ -87,6 +89,7 @@ impl Control {
             id: id.map_err(|_| Error::Internal("a fresh UUID is no tenant id"))?,
             slug: slug.to_owned(),
             name: slug.to_owned(),
+            tier: None,
             created_at: UnixMillis::now(),
         };
         let (key, row) = new_key(tenant.id.clone(), "first key".to_owned());
@@ -220,6 +223,7 @@ impl KeyRing {
             id: row.id.clone(),
             slug: row.slug.clone(),
             name: row.name.clone(),
+            tier: row.tier,
         };
         self.tenants.write().push(Arc::new(tenant.clone()));
         tenant

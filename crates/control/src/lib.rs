@@ -8,10 +8,10 @@
 //! - `reconcile`, `watch`: following the node, at start and afterwards
 //! - `committed`: memory follows the store
 //! - `registry`: which sandboxes are live and whose they are, in memory
-//! - `create`, `deadline`, `rest`, `ending`, `network`, `view`: what tenants do with sandboxes
+//! - `create`, `deadline`, `pause`, `ending`, `network`, `view`: what tenants do with sandboxes
 //! - `guest`: whether envd inside a sandbox answers
-//! - `snapshot`, `fork`, `shelf`: keeping the files of sandboxes, and making others from them
-//! - `request`, `idempotency`: checking a wish; answering a repeated one
+//! - `snapshot`, `fork`, `snapshots`: keeping the files of sandboxes, and making others from them
+//! - `request`, `idempotency`: checking a request; answering a repeated one
 //! - `template`, `catalogue`, `tags`, `reference`: templates and the names that mean them
 //! - `building`: how templates come to be, and go
 //! - `keys`, `api_key`: who may come in
@@ -38,14 +38,14 @@ mod idempotency;
 mod journal;
 mod keys;
 mod network;
+mod pause;
 mod reconcile;
 mod reference;
 mod registry;
 mod request;
-mod rest;
 mod secrets;
-mod shelf;
 mod snapshot;
+mod snapshots;
 mod tags;
 mod team_metrics;
 mod template;
@@ -59,8 +59,8 @@ mod webhooks;
 pub use self::{
     broken::BrokenSandbox,
     building::{
-        Asked, BaseWish, BuildAsk, BuildInfo, BuildLogEntry, BuildLogPage, BuildWish, FileLink,
-        Published, SERVER_TENANT, StageWish, UploadTicket,
+        Asked, BaseDefinition, BuildDefinition, BuildInfo, BuildLogEntry, BuildLogPage,
+        BuildRequest, FileLink, Published, SERVER_TENANT, StageDefinition, UploadTicket,
     },
     config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,
@@ -69,9 +69,9 @@ pub use self::{
     idempotency::IdempotencyKey,
     journal::{EVENT_KINDS, Event},
     keys::{KeyInfo, NewKey, Tenant},
+    pause::Connected,
     reference::Reference,
     request::{CreateRequest, LifecycleRequest, MountRequest, Resources},
-    rest::Connected,
     secrets::SecretInfo,
     snapshot::SnapshotInfo,
     team_metrics::{TeamMetric, TeamSample},

@@ -1,4 +1,4 @@
-//! What a sandbox may reach and who may reach it: checking the wish, and changing it.
+//! What a sandbox may reach and who may reach it: checking the request, and changing it.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Control {
             }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "changing the network",
+                what: "changing the network".into(),
                 limit: CHANGE_LIMIT,
             }),
         }

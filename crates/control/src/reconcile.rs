@@ -70,10 +70,10 @@ impl Control {
         };
         if ours {
             self.registry
-                .adopt(&spec.id, &spec.tenant, self.rested_at(spec));
+                .adopt(&spec.id, &spec.tenant, self.paused_at(spec));
             // Now, not after all of them: what ends meanwhile has its event too.
             self.learn(spec);
-            return self.tell_creation(spec, told_until).await;
+            return self.emit_creation(spec, told_until).await;
         }
         tracing::warn!(sandbox_id = %spec.id, state = ?status.state, "destroying a stray sandbox");
         if let Err(error) = self.destroy_on_node(&spec.id, EndReason::Lost).await {
@@ -104,7 +104,7 @@ impl Control {
             }
             let reason = row.end.as_ref().map_or(end.reason, |end| end.reason);
             if reason != EndReason::CreateFailed && !self.has_event(&row, "killed").await? {
-                self.tell_creation(&end.spec, told_until).await?;
+                self.emit_creation(&end.spec, told_until).await?;
                 self.note_ended_before(row, Some(&end.spec), reason);
             }
         }
@@ -187,9 +187,10 @@ impl Control {
         Ok(latest.unwrap_or(UnixMillis(0)))
     }
 
-    async fn tell_creation(&self, spec: &SandboxSpec, told_until: UnixMillis) -> Result<()> {
-        let told = spec.created_at.plus(NOTED_WITHIN) < told_until || is_forgotten(spec.created_at);
-        if !told && !self.has_event(&row_of(spec), "created").await? {
+    async fn emit_creation(&self, spec: &SandboxSpec, told_until: UnixMillis) -> Result<()> {
+        let described =
+            spec.created_at.plus(NOTED_WITHIN) < told_until || is_forgotten(spec.created_at);
+        if !described && !self.has_event(&row_of(spec), "created").await? {
             self.note_created_before(spec);
         }
         Ok(())
@@ -205,8 +206,8 @@ impl Control {
         Ok(!self.store.events(&row.tenant, &filter).await?.is_empty())
     }
 
-    /// One that is older than a life may last has rested in between; when is not recorded.
-    fn rested_at(&self, spec: &SandboxSpec) -> Option<UnixMillis> {
+    /// One that is older than a life may last was paused in between; when is not recorded.
+    fn paused_at(&self, spec: &SandboxSpec) -> Option<UnixMillis> {
         let now = UnixMillis::now();
         (spec.created_at.plus(self.config.max_timeout) <= now).then_some(now)
     }

@@ -5,7 +5,7 @@
 //!               └── failed ──────────────────────┘
 //! ```
 //! `create` drives the first two steps, `ending` and `watch` the others. A paused one is `Running`
-//! here: whether it rests is asked of the node.
+//! here: whether it is paused is asked of the node.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -29,10 +29,10 @@ struct Live {
     phase: Phase,
     /// The node reported its end before `create` was done with it.
     ended_early: bool,
-    /// It still rests, but has its place among the running ones already.
+    /// It is still paused, but has its place among the running ones already.
     waking: bool,
-    /// When it rested last, as far as is known: its longest life counts from then.
-    rested: Option<UnixMillis>,
+    /// When it was paused last, as far as is known: its longest life counts from then.
+    paused_at: Option<UnixMillis>,
     /// Held while it is paused, woken or its deadline is moved, so that "extend only" stays true.
     gate: Arc<tokio::sync::Mutex<()>>,
 }
@@ -56,11 +56,11 @@ impl Registry {
         id: &SandboxId,
         tenant: &TenantId,
         limit: u32,
-        rests: impl Fn(&SandboxId) -> bool,
+        is_paused: impl Fn(&SandboxId) -> bool,
     ) -> bool {
         let mut inner = self.inner.lock();
         // An id is given out once: nobody takes the place of a sandbox that is there.
-        if inner.live.contains_key(id) || inner.is_full(tenant, limit, rests) {
+        if inner.live.contains_key(id) || inner.is_full(tenant, limit, is_paused) {
             return false;
         }
         inner.insert(id, tenant, Phase::Creating, None);
@@ -72,21 +72,21 @@ impl Registry {
         &self,
         tenant: &TenantId,
         limit: u32,
-        rests: impl Fn(&SandboxId) -> bool,
+        is_paused: impl Fn(&SandboxId) -> bool,
     ) -> bool {
-        !self.inner.lock().is_full(tenant, limit, rests)
+        !self.inner.lock().is_full(tenant, limit, is_paused)
     }
 
-    /// Takes a place for one that rests. `false` when there is none.
+    /// Takes a place for one that is paused. `false` when there is none.
     pub(crate) fn begin_wake(
         &self,
         id: &SandboxId,
         tenant: &TenantId,
         limit: u32,
-        rests: impl Fn(&SandboxId) -> bool,
+        is_paused: impl Fn(&SandboxId) -> bool,
     ) -> bool {
         let mut inner = self.inner.lock();
-        if inner.is_full(tenant, limit, rests) {
+        if inner.is_full(tenant, limit, is_paused) {
             return false;
         }
         if let Some(live) = inner.live.get_mut(id) {
@@ -99,24 +99,30 @@ impl Registry {
     pub(crate) fn end_wake(&self, id: &SandboxId) {
         if let Some(live) = self.inner.lock().live.get_mut(id) {
             live.waking = false;
-            live.rested = Some(UnixMillis::now());
+            live.paused_at = Some(UnixMillis::now());
         }
     }
 
-    /// It rests: a new life begins when it wakes, not earlier than now.
-    pub(crate) fn rested(&self, id: &SandboxId) {
+    /// It is paused: a new life begins when it wakes, not earlier than now.
+    pub(crate) fn set_paused(&self, id: &SandboxId) {
         if let Some(live) = self.inner.lock().live.get_mut(id) {
-            live.rested = Some(UnixMillis::now());
+            live.paused_at = Some(UnixMillis::now());
         }
     }
 
-    pub(crate) fn rested_at(&self, id: &SandboxId) -> Option<UnixMillis> {
-        self.inner.lock().live.get(id).and_then(|live| live.rested)
+    pub(crate) fn paused_at(&self, id: &SandboxId) -> Option<UnixMillis> {
+        self.inner
+            .lock()
+            .live
+            .get(id)
+            .and_then(|live| live.paused_at)
     }
 
     /// One that was found at start.
-    pub(crate) fn adopt(&self, id: &SandboxId, tenant: &TenantId, rested: Option<UnixMillis>) {
-        self.inner.lock().insert(id, tenant, Phase::Running, rested);
+    pub(crate) fn adopt(&self, id: &SandboxId, tenant: &TenantId, paused_at: Option<UnixMillis>) {
+        self.inner
+            .lock()
+            .insert(id, tenant, Phase::Running, paused_at);
     }
 
     /// `false` when the node already reported its end.
@@ -214,7 +220,12 @@ impl Registry {
 }
 
 impl Inner {
-    fn is_full(&self, tenant: &TenantId, limit: u32, rests: impl Fn(&SandboxId) -> bool) -> bool {
+    fn is_full(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+        is_paused: impl Fn(&SandboxId) -> bool,
+    ) -> bool {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let Some(ids) = self.by_tenant.get(tenant) else {
             return limit == 0;
@@ -225,7 +236,7 @@ impl Inner {
         }
         let taken = ids.iter().filter(|id| {
             let live = self.live.get(*id);
-            live.is_some_and(|l| l.waking || l.phase == Phase::Creating || !rests(id))
+            live.is_some_and(|l| l.waking || l.phase == Phase::Creating || !is_paused(id))
         });
         taken.count() >= limit
     }
@@ -235,14 +246,14 @@ impl Inner {
         id: &SandboxId,
         tenant: &TenantId,
         phase: Phase,
-        rested: Option<UnixMillis>,
+        paused_at: Option<UnixMillis>,
     ) {
         let live = Live {
             tenant: tenant.clone(),
             phase,
             ended_early: false,
             waking: false,
-            rested,
+            paused_at,
             gate: Arc::default(),
         };
         self.live.insert(id.clone(), live);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use soulbox_types::{
-    INSTANCE_TYPES, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout,
+    INSTANCE_TYPES, Lifecycle, Limits, NetworkPolicy, OnTimeout, PauseMode, Tier,
     limits::{MAX_CPUS, MAX_DISK_MIB, MAX_MEMORY_MIB, MIN_DISK_MIB, MIN_MEMORY_MIB},
 };
 
@@ -18,6 +18,8 @@ const MAX_MAP_ENTRIES: usize = 1024;
 pub struct CreateRequest {
     /// An id or a name.
     pub template: String,
+    /// `None`: the template's, the tenant's or the server's.
+    pub tier: Option<Tier>,
     /// Seconds, as the client wrote them.
     pub timeout: i64,
     pub metadata: BTreeMap<String, String>,
@@ -48,7 +50,7 @@ pub struct LifecycleRequest {
 
 impl LifecycleRequest {
     fn check(self) -> Result<()> {
-        if self.auto_resume && self.on_timeout == OnTimeout::Pause(Kept::Filesystem) {
+        if self.auto_resume && self.on_timeout == OnTimeout::Pause(PauseMode::Filesystem) {
             // The request that wakes it would find nothing that answers.
             return invalid(
                 "a sandbox that keeps only its files at the timeout (autoPauseMemory: false) \
@@ -234,7 +236,7 @@ mod tests {
             disk_mib: 1024,
             pids: 9,
         };
-        let wish = Resources {
+        let request = Resources {
             cpu_count: Some(4),
             memory_mib: None,
             disk_mib: Some(99),
@@ -246,7 +248,7 @@ mod tests {
             disk_mib: 99,
             ..Limits::default()
         };
-        assert_eq!(wish.over(template, Limits::default()), expected);
+        assert_eq!(request.over(template, Limits::default()), expected);
         let absurd = Resources {
             memory_mib: Some(u32::MAX),
             ..Resources::default()

@@ -20,7 +20,7 @@ use crate::{
     building::own_reference,
     committed::follow,
     reference::DEFAULT_TAG,
-    shelf::{ImageHold, Shelved},
+    snapshots::{CatalogEntry, ImageHold},
     template::Found,
 };
 
@@ -90,13 +90,13 @@ impl Control {
 
     /// All of the tenant's, in no particular order.
     pub fn snapshots(&self, tenant: &Tenant) -> Vec<SnapshotInfo> {
-        self.shelf
+        self.snapshots
             .of(&tenant.id)
             .iter()
-            .flat_map(|shelved| {
-                shelved.tags.values().filter_map(|tag| {
-                    let build = shelved.build(&tag.tag)?;
-                    Some(info(tenant, &shelved.row, build, tag))
+            .flat_map(|entry| {
+                entry.tags.values().filter_map(|tag| {
+                    let build = entry.build(&tag.tag)?;
+                    Some(info(tenant, &entry.row, build, tag))
                 })
             })
             .collect()
@@ -111,17 +111,17 @@ impl Control {
     ) -> Result<()> {
         let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
         let work = async move {
-            let _writing = control.shelf.writing.lock().await;
-            let shelved = control.own_snapshot(&tenant, &reference)?;
-            let users = control.users_of(&shelved);
-            if let Some(users) = told(&users) {
+            let _writing = control.snapshots.writing.lock().await;
+            let entry = control.own_snapshot(&tenant, &reference)?;
+            let users = control.users_of(&entry);
+            if let Some(users) = described(&users) {
                 let snapshot = reference.name;
                 return Err(Error::SnapshotInUse { snapshot, users });
             }
-            let template = &shelved.row.template;
+            let template = &entry.row.template;
             let deleted = control.store.delete_snapshot(template).await;
-            follow(deleted, || control.shelf.remove(template))?;
-            tracing::info!(template = %shelved.row.template, "snapshot deleted");
+            follow(deleted, || control.snapshots.remove(template))?;
+            tracing::info!(template = %entry.row.template, "snapshot deleted");
             Ok(())
         };
         self.finish(work.in_current_span()).await?;
@@ -136,9 +136,9 @@ impl Control {
         id: &SandboxId,
     ) -> Result<(Snapshot, ImageHold)> {
         let image = TemplateId::random();
-        let hold = self.shelf.hold(&image);
+        let hold = self.snapshots.hold(&image);
         let doomed = self.store.doom_image(&image).await;
-        follow(doomed, || self.shelf.doom(&image))?;
+        follow(doomed, || self.snapshots.doom(&image))?;
         match timeout(CAPTURE_LIMIT, self.node.snapshot(id, image)).await {
             Ok(Ok(snapshot)) => Ok((snapshot, hold)),
             Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
@@ -148,15 +148,15 @@ impl Control {
             }),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "taking the snapshot",
+                what: "taking the snapshot".into(),
                 limit: CAPTURE_LIMIT,
             }),
         }
     }
 
     async fn keep(&self, tenant: &Tenant, taken: Snapshot, label: Label) -> Result<SnapshotInfo> {
-        let _writing = self.shelf.writing.lock().await;
-        let built = |name: &String| self.library.by_name(&tenant.id, name).is_some();
+        let _writing = self.snapshots.writing.lock().await;
+        let built = |name: &String| self.templates.by_name(&tenant.id, name).is_some();
         if let Some(name) = label.name.as_ref().filter(|name| built(name)) {
             return Err(Error::NameTaken {
                 name: name.clone(),
@@ -166,7 +166,7 @@ impl Control {
         let known = label
             .name
             .as_ref()
-            .and_then(|name| self.shelf.row_named(&tenant.id, name));
+            .and_then(|name| self.snapshots.row_named(&tenant.id, name));
         let row = known.unwrap_or_else(|| SnapshotRow {
             template: TemplateId::random(),
             tenant: tenant.id.clone(),
@@ -181,6 +181,7 @@ impl Control {
             base: taken.template,
             base_build: taken.build,
             limits: taken.limits,
+            tier: Some(taken.tier),
             created_at: taken.created_at,
         };
         let tag = SnapshotTagRow {
@@ -191,45 +192,54 @@ impl Control {
         };
         let written = self.store.insert_snapshot_build(&row, &build, &tag).await;
         let info = info(tenant, &row, &build, &tag);
-        follow(written, || self.shelf.add(row, build, tag))?;
+        follow(written, || self.snapshots.add(row, build, tag))?;
         Ok(info)
     }
 
     /// The tenant's own, whatever the tag.
-    pub(crate) fn own_snapshot(&self, tenant: &Tenant, reference: &Reference) -> Result<Shelved> {
+    pub(crate) fn own_snapshot(
+        &self,
+        tenant: &Tenant,
+        reference: &Reference,
+    ) -> Result<CatalogEntry> {
         let unknown = || Error::TemplateNotFound(reference.name.clone());
         match self.look_up_template(tenant, reference)? {
             None => Err(unknown()),
             Some(Found::BuiltIn(_) | Found::Built(_)) => {
                 Err(Error::TemplateForbidden(reference.name.clone()))
             }
-            Some(Found::Snapshot(shelved)) => Ok(*shelved),
+            Some(Found::Snapshot(entry)) => Ok(*entry),
         }
     }
 
     /// Sandboxes that stand on it, and those that are about to.
-    fn users_of(&self, shelved: &Shelved) -> Vec<String> {
-        let images = || shelved.builds.iter().map(|build| &build.image);
+    fn users_of(&self, entry: &CatalogEntry) -> Vec<String> {
+        let images = || entry.builds.iter().map(|build| &build.image);
         let running = self.specs_in_use().filter_map(|spec| {
             let image = spec.snapshot.as_ref()?;
             images()
                 .any(|own| own == image)
                 .then(|| spec.id.to_string())
         });
-        let held = images().filter(|image| self.shelf.is_held(image));
+        let held = images().filter(|image| self.snapshots.is_held(image));
         let held = held.map(|_| "that is being made".to_owned());
         running.chain(held).collect()
     }
 
     /// Clears away what is doomed and free, without making anybody wait.
     pub(crate) fn sweep_later(self: &Arc<Self>) {
-        if self.shelf.doomed().is_empty() || self.shelf.sweep_waits.swap(true, Ordering::AcqRel) {
+        if self.snapshots.doomed().is_empty()
+            || self.snapshots.sweep_waits.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let control = Arc::clone(self);
         self.in_background(async move {
-            let _sweeping = control.shelf.sweeping.lock().await;
-            control.shelf.sweep_waits.store(false, Ordering::Release);
+            let _sweeping = control.snapshots.sweeping.lock().await;
+            control
+                .snapshots
+                .sweep_waits
+                .store(false, Ordering::Release);
             control.sweep().await;
         });
     }
@@ -242,12 +252,12 @@ impl Control {
     /// Whether something was removed.
     async fn sweep_once(&self) -> bool {
         let mut removed = false;
-        for image in self.shelf.doomed() {
+        for image in self.snapshots.doomed() {
             match timeout(REMOVE_LIMIT, self.node.delete_snapshot(&image)).await {
                 Ok(Ok(())) => {
                     let forgotten = self.store.forget_image(&image).await;
                     let forgotten = follow(forgotten, || {
-                        self.shelf.forget(&image);
+                        self.snapshots.forget(&image);
                         removed = true;
                     });
                     if let Err(error) = forgotten {
@@ -265,7 +275,7 @@ impl Control {
     }
 }
 
-pub(crate) fn told(users: &[String]) -> Option<String> {
+pub(crate) fn described(users: &[String]) -> Option<String> {
     match users {
         [] => None,
         [one] => Some(format!("sandbox {one}")),

@@ -25,7 +25,7 @@ impl Control {
         let reference = Reference::parse(target)?;
         let (control, tenant) = (Arc::clone(self), tenant.clone());
         let work = async move {
-            let _writing = control.shelf.writing.lock().await;
+            let _writing = control.snapshots.writing.lock().await;
             match control.look_up_template(&tenant, &reference)? {
                 Some(Found::Snapshot(_)) => control.tag_snapshot(&tenant, &reference, tags).await,
                 _ => control.tag_template(&tenant, &reference, tags).await,
@@ -43,41 +43,41 @@ impl Control {
     ) -> Result<()> {
         let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
         let work = async move {
-            let _writing = control.shelf.writing.lock().await;
+            let _writing = control.snapshots.writing.lock().await;
             if let Some(Found::Snapshot(_)) = control.look_up_template(&tenant, &reference)? {
                 let template = control.own_snapshot(&tenant, &reference)?.row.template;
                 let written = control.store.untag_snapshot(&template, &tags).await;
-                follow(written, || control.shelf.untag(&template, &tags))
+                follow(written, || control.snapshots.untag(&template, &tags))
             } else {
                 let template = control.own_template(&tenant, &reference)?.row.id;
                 let written = control.store.untag_template(&template, &tags).await;
-                follow(written, || control.library.untag(&template, &tags))
+                follow(written, || control.templates.untag(&template, &tags))
             }
         };
         self.finish(work.in_current_span()).await
     }
 
-    /// With the shelf's lock held, as below.
+    /// With the catalog's lock held, as below.
     async fn tag_snapshot(
         &self,
         tenant: &Tenant,
         reference: &Reference,
         tags: Vec<String>,
     ) -> Result<String> {
-        let shelved = self.own_snapshot(tenant, reference)?;
+        let entry = self.own_snapshot(tenant, reference)?;
         let tag = reference.tag.as_deref().unwrap_or(DEFAULT_TAG);
-        let build = shelved.build(tag).ok_or_else(|| unknown(reference, tag))?;
-        check_number(shelved.tags.len() + tags.len())?;
+        let build = entry.build(tag).ok_or_else(|| unknown(reference, tag))?;
+        check_number(entry.tags.len() + tags.len())?;
         let assigned_at = UnixMillis::now();
         let rows = tags.into_iter().map(|tag| SnapshotTagRow {
-            template: shelved.row.template.clone(),
+            template: entry.row.template.clone(),
             tag,
             build: build.id.clone(),
             assigned_at,
         });
         let rows: Vec<_> = rows.collect();
         let written = self.store.tag_snapshot(&rows).await;
-        follow(written, || self.shelf.tag(rows))?;
+        follow(written, || self.snapshots.tag(rows))?;
         Ok(build.id.clone())
     }
 
@@ -100,7 +100,7 @@ impl Control {
         });
         let rows: Vec<_> = rows.collect();
         let written = self.store.tag_template(&rows).await;
-        follow(written, || self.library.tag(rows))?;
+        follow(written, || self.templates.tag(rows))?;
         Ok(build.id.clone())
     }
 }

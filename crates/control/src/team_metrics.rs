@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use soulbox_store::{Life, Rest};
+use soulbox_store::{PauseChange, RunSpan};
 use soulbox_types::{SandboxId, UnixMillis};
 
 use crate::{Control, Error, Result, Tenant};
@@ -50,9 +50,12 @@ impl Control {
             return Err(Error::Invalid(message.to_owned()));
         }
         self.journal.flush().await;
-        let lives = self.store.lives(&tenant.id, start, end, MOST_ROWS).await?;
-        let rests = self.store.rests(&tenant.id, end, MOST_ROWS).await?;
-        Ok(samples(&lives, &rests, start, end))
+        let run_spans = self
+            .store
+            .run_spans(&tenant.id, start, end, MOST_ROWS)
+            .await?;
+        let pause_changes = self.store.pause_changes(&tenant.id, end, MOST_ROWS).await?;
+        Ok(samples(&run_spans, &pause_changes, start, end))
     }
 
     /// When a metric was at its highest.
@@ -81,17 +84,22 @@ impl Control {
 }
 
 /// The window in equal steps; each sample stands at the end of its step.
-fn samples(lives: &[Life], rests: &[Rest], start: UnixMillis, end: UnixMillis) -> Vec<TeamSample> {
+fn samples(
+    run_spans: &[RunSpan],
+    pause_changes: &[PauseChange],
+    start: UnixMillis,
+    end: UnixMillis,
+) -> Vec<TeamSample> {
     let step = ((end.0 - start.0).div_ceil(MOST_POINTS)).max(SHORTEST_STEP);
     // What begins and what ends within one millisecond met: the beginnings come first.
     let mut changes = BTreeMap::<u64, (i64, i64)>::new();
     let mut starts = BTreeMap::<u64, u64>::new();
-    let by_sandbox = group(rests);
-    for life in lives {
-        *starts.entry(life.from.0).or_default() += 1;
+    let by_sandbox = group(pause_changes);
+    for span in run_spans {
+        *starts.entry(span.from.0).or_default() += 1;
         for (from, to) in runs(
-            life,
-            by_sandbox.get(&life.sandbox).map_or(&[], Vec::as_slice),
+            span,
+            by_sandbox.get(&span.sandbox).map_or(&[], Vec::as_slice),
         ) {
             changes.entry(from.0).or_default().0 += 1;
             if let Some(to) = to {
@@ -123,30 +131,33 @@ fn samples(lives: &[Life], rests: &[Rest], start: UnixMillis, end: UnixMillis) -
     samples
 }
 
-fn group(rests: &[Rest]) -> HashMap<SandboxId, Vec<&Rest>> {
-    let mut groups = HashMap::<SandboxId, Vec<&Rest>>::new();
-    for rest in rests {
-        groups.entry(rest.sandbox.clone()).or_default().push(rest);
+fn group(pause_changes: &[PauseChange]) -> HashMap<SandboxId, Vec<&PauseChange>> {
+    let mut groups = HashMap::<SandboxId, Vec<&PauseChange>>::new();
+    for change in pause_changes {
+        groups
+            .entry(change.sandbox.clone())
+            .or_default()
+            .push(change);
     }
     groups
 }
 
 /// The parts of a life in which it ran.
-fn runs(life: &Life, rests: &[&Rest]) -> Vec<(UnixMillis, Option<UnixMillis>)> {
+fn runs(span: &RunSpan, pause_changes: &[&PauseChange]) -> Vec<(UnixMillis, Option<UnixMillis>)> {
     let mut runs = Vec::new();
-    let mut since = Some(life.from);
-    for rest in rests {
-        match (since, rest.paused) {
+    let mut since = Some(span.from);
+    for change in pause_changes {
+        match (since, change.paused) {
             (Some(from), true) => {
-                runs.push((from, Some(rest.at)));
+                runs.push((from, Some(change.at)));
                 since = None;
             }
-            (None, false) => since = Some(rest.at),
+            (None, false) => since = Some(change.at),
             _ => {}
         }
     }
     if let Some(from) = since {
-        runs.push((from, life.to));
+        runs.push((from, span.to));
     }
     runs
 }
@@ -155,46 +166,51 @@ fn runs(life: &Life, rests: &[&Rest]) -> Vec<(UnixMillis, Option<UnixMillis>)> {
 mod tests {
     use super::*;
 
-    fn life(id: &str, from: u64, to: Option<u64>) -> Life {
-        Life {
+    fn span(id: &str, from: u64, to: Option<u64>) -> RunSpan {
+        RunSpan {
             sandbox: id.parse().unwrap(),
             from: UnixMillis(from),
             to: to.map(UnixMillis),
         }
     }
 
-    fn rest(id: &str, at: u64, paused: bool) -> Rest {
-        Rest {
+    fn change(id: &str, at: u64, paused: bool) -> PauseChange {
+        PauseChange {
             sandbox: id.parse().unwrap(),
             at: UnixMillis(at),
             paused,
         }
     }
 
-    fn concurrent(lives: &[Life], rests: &[Rest]) -> Vec<u64> {
-        let samples = samples(lives, rests, UnixMillis(10_000), UnixMillis(30_000));
+    fn concurrent(run_spans: &[RunSpan], pause_changes: &[PauseChange]) -> Vec<u64> {
+        let samples = samples(
+            run_spans,
+            pause_changes,
+            UnixMillis(10_000),
+            UnixMillis(30_000),
+        );
         samples.iter().map(|sample| sample.concurrent).collect()
     }
 
     #[test]
     fn a_sample_is_the_most_at_a_time_within_its_step() {
-        let lives = [
-            life("ia", 0, None),
-            life("ib", 12_000, Some(13_000)),
-            life("ic", 12_500, Some(21_000)),
-            life("id", 1_000, Some(2_000)),
+        let run_spans = [
+            span("ia", 0, None),
+            span("ib", 12_000, Some(13_000)),
+            span("ic", 12_500, Some(21_000)),
+            span("id", 1_000, Some(2_000)),
         ];
-        assert_eq!(concurrent(&lives, &[]), [3, 2, 2, 1]);
-        let all = samples(&lives, &[], UnixMillis(10_000), UnixMillis(30_000));
+        assert_eq!(concurrent(&run_spans, &[]), [3, 2, 2, 1]);
+        let all = samples(&run_spans, &[], UnixMillis(10_000), UnixMillis(30_000));
         assert!((all[0].start_rate - 0.4).abs() < 1e-9);
         assert_eq!(all[3].at, UnixMillis(30_000));
     }
 
     #[test]
     fn what_rests_does_not_count() {
-        let lives = [life("ia", 0, Some(29_000))];
-        let rests = [rest("ia", 9_000, true), rest("ia", 21_000, false)];
-        assert_eq!(concurrent(&lives, &rests), [0, 0, 1, 1]);
+        let run_spans = [span("ia", 0, Some(29_000))];
+        let pause_changes = [change("ia", 9_000, true), change("ia", 21_000, false)];
+        assert_eq!(concurrent(&run_spans, &pause_changes), [0, 0, 1, 1]);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use soulbox_store::{BuildReason, BuildRow, BuildStatus};
-use soulbox_types::{Limits, TemplateId, UnixMillis};
+use soulbox_types::{Limits, TemplateId, Tier, UnixMillis};
 use uuid::Uuid;
 
 use crate::{
     Control, Error, Reference, Result, SERVER_TENANT, TemplateInfo, Tenant,
     building::{BuildHold, Built},
     reference::DEFAULT_TAG,
-    shelf::{ImageHold, Shelved},
+    snapshots::{CatalogEntry, ImageHold},
 };
 
 /// A template, or a snapshot, as tenants see it.
@@ -88,6 +88,7 @@ pub(crate) struct Origin {
     pub(crate) build: Option<String>,
     pub(crate) alias: Option<String>,
     pub(crate) limits: Limits,
+    pub(crate) tier: Option<Tier>,
     pub(crate) image: Option<TemplateId>,
     pub(crate) image_hold: Option<ImageHold>,
     pub(crate) build_hold: Option<BuildHold>,
@@ -97,13 +98,13 @@ pub(crate) enum Found {
     /// One that the server has without building it.
     BuiltIn(Box<TemplateInfo>),
     Built(Box<Built>),
-    Snapshot(Box<Shelved>),
+    Snapshot(Box<CatalogEntry>),
 }
 
 impl Control {
     /// The tenant's own, newest first, and the server's.
     pub fn templates(&self, tenant: &Tenant) -> Vec<Template> {
-        let mut own = self.library.of(&tenant.id);
+        let mut own = self.templates.of(&tenant.id);
         own.sort_by(|a, b| {
             let newest = b.row.created_at.cmp(&a.row.created_at);
             newest.then_with(|| a.row.id.cmp(&b.row.id))
@@ -114,7 +115,9 @@ impl Control {
 
     /// The server's own.
     pub fn default_templates(&self) -> Vec<Template> {
-        let servers = SERVER_TENANT.parse().map(|server| self.library.of(&server));
+        let servers = SERVER_TENANT
+            .parse()
+            .map(|server| self.templates.of(&server));
         let servers = servers.unwrap_or_default();
         let built = servers.iter().map(|built| self.describe(built));
         self.catalogue.all().into_iter().chain(built).collect()
@@ -126,16 +129,16 @@ impl Control {
             return Ok(template);
         }
         let another = || Error::TemplateOfAnother(id.to_owned());
-        if let Some(built) = self.library.by_id(id) {
+        if let Some(built) = self.templates.by_id(id) {
             let seen = built.row.public || built.owned_by(tenant);
             return seen.then(|| self.describe(&built)).ok_or_else(another);
         }
-        let shelved = self.shelf.by_id(id);
-        let shelved = shelved.ok_or_else(|| Error::TemplateNotFound(id.to_owned()))?;
-        if shelved.row.tenant != tenant.id {
+        let entry = self.snapshots.by_id(id);
+        let entry = entry.ok_or_else(|| Error::TemplateNotFound(id.to_owned()))?;
+        if entry.row.tenant != tenant.id {
             return Err(another());
         }
-        Ok(shelved.as_template(tenant))
+        Ok(entry.as_template(tenant))
     }
 
     /// By name or id, whatever the tag.
@@ -148,7 +151,7 @@ impl Control {
             None => None,
             Some(Found::BuiltIn(info)) => Some(self.catalogue.with_use(&info)),
             Some(Found::Built(built)) => Some(self.describe(&built)),
-            Some(Found::Snapshot(shelved)) => Some(shelved.as_template(tenant)),
+            Some(Found::Snapshot(entry)) => Some(entry.as_template(tenant)),
         })
     }
 
@@ -191,16 +194,16 @@ impl Control {
         {
             return self.of_another(namespace, name);
         }
-        if let Some(own) = self.library.by_name(&tenant.id, name) {
+        if let Some(own) = self.templates.by_name(&tenant.id, name) {
             return Ok(Some(Found::Built(Box::new(own))));
         }
-        if let Some(own) = self.shelf.by_name(&tenant.id, name) {
+        if let Some(own) = self.snapshots.by_name(&tenant.id, name) {
             return Ok(Some(Found::Snapshot(Box::new(own))));
         }
         if reference.namespace.is_some() {
             return Ok(None);
         }
-        if let Some(global) = self.library.by_global_name(name) {
+        if let Some(global) = self.templates.by_global_name(name) {
             return Ok(Some(Found::Built(Box::new(global))));
         }
         if let Some(info) = self.catalogue.find(reference) {
@@ -223,7 +226,7 @@ impl Control {
         if reference.namespace.is_some() || own.row.tenant != tenant.id || !never_ready {
             return Ok(found);
         }
-        if let Some(global) = self.library.by_global_name(&reference.name) {
+        if let Some(global) = self.templates.by_global_name(&reference.name) {
             return Ok(Some(Found::Built(Box::new(global))));
         }
         let shipped = self.catalogue.find(reference);
@@ -234,25 +237,25 @@ impl Control {
         let Some(owner) = self.tenant(namespace) else {
             return Ok(None);
         };
-        match self.library.by_name(&owner.id, name) {
+        match self.templates.by_name(&owner.id, name) {
             Some(built) if built.row.public => Ok(Some(Found::Built(Box::new(built)))),
-            None if self.shelf.by_name(&owner.id, name).is_none() => Ok(None),
+            None if self.snapshots.by_name(&owner.id, name).is_none() => Ok(None),
             _ => Err(Error::TemplateOfAnother(name.to_owned())),
         }
     }
 
     fn with_id(&self, tenant: &Tenant, id: &str) -> Result<Option<Found>> {
         let another = || Error::TemplateOfAnother(id.to_owned());
-        match self.library.by_id(id) {
+        match self.templates.by_id(id) {
             Some(built) if built.row.public || built.owned_by(tenant) => {
                 return Ok(Some(Found::Built(Box::new(built))));
             }
             Some(_) => return Err(another()),
             None => {}
         }
-        match self.shelf.by_id(id) {
-            Some(shelved) if shelved.row.tenant != tenant.id => Err(another()),
-            found => Ok(found.map(|shelved| Found::Snapshot(Box::new(shelved)))),
+        match self.snapshots.by_id(id) {
+            Some(entry) if entry.row.tenant != tenant.id => Err(another()),
+            found => Ok(found.map(|entry| Found::Snapshot(Box::new(entry)))),
         }
     }
 
@@ -278,6 +281,7 @@ impl Control {
                     template: info.id,
                     build: None,
                     limits: info.limits,
+                    tier: None,
                     image: None,
                     image_hold: None,
                     build_hold: None,
@@ -291,15 +295,16 @@ impl Control {
                     _ => Error::NoBuildSucceeded(reference.name.clone()),
                 }
             }),
-            Some(Found::Snapshot(shelved)) => {
-                let build = shelved.build(tag).ok_or_else(no_tag)?;
+            Some(Found::Snapshot(entry)) => {
+                let build = entry.build(tag).ok_or_else(no_tag)?;
                 Ok(Origin {
                     template: build.base.clone(),
                     build: build.base_build.clone(),
-                    alias: shelved.row.name.clone(),
+                    alias: entry.row.name.clone(),
                     limits: build.limits,
+                    tier: build.tier,
                     image: Some(build.image.clone()),
-                    image_hold: Some(self.shelf.hold(&build.image)),
+                    image_hold: Some(self.snapshots.hold(&build.image)),
                     // The snapshot itself keeps it.
                     build_hold: None,
                 })
@@ -314,9 +319,10 @@ impl Control {
             build: Some(build.id.clone()),
             alias: built.row.name.clone(),
             limits: build.limits,
+            tier: build.tier,
             image: None,
             image_hold: None,
-            build_hold: Some(self.library.hold(&built.row.id, &build.id)?),
+            build_hold: Some(self.templates.hold(&built.row.id, &build.id)?),
         })
     }
 
@@ -369,7 +375,7 @@ impl Template {
     }
 }
 
-impl Shelved {
+impl CatalogEntry {
     fn as_template(&self, owner: &Tenant) -> Template {
         let shown = self.build(DEFAULT_TAG).or_else(|| self.newest());
         let builds = self.builds.iter().map(|build| {

@@ -14,7 +14,7 @@ const LOGS_LIMIT: Duration = Duration::from_secs(20);
 pub struct Sandbox {
     pub spec: Arc<SandboxSpec>,
     pub state: SandboxState,
-    /// How it rests. Absent also while it is being put to rest.
+    /// How it is paused. Absent also while it is being paused.
     pub paused: Option<Paused>,
 }
 
@@ -88,9 +88,11 @@ impl Control {
     }
 
     fn sandbox(&self, status: SandboxStatus, state: SandboxState) -> Sandbox {
-        let rests = status.state == SandboxState::Paused;
+        let is_paused = status.state == SandboxState::Paused;
         Sandbox {
-            paused: rests.then(|| self.node.paused(&status.spec.id)).flatten(),
+            paused: is_paused
+                .then(|| self.node.paused(&status.spec.id))
+                .flatten(),
             spec: status.spec,
             state,
         }
@@ -114,7 +116,7 @@ impl Control {
             Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "reading the log",
+                what: "reading the log".into(),
                 limit: LOGS_LIMIT,
             }),
         }
@@ -179,8 +181,8 @@ enum Seen {
 }
 
 impl Seen {
-    /// The node ends it, or puts it to rest, within a moment after its deadline; nobody shall see
-    /// that moment. One that is at rest has no deadline.
+    /// The node ends it, or pauses it, within a moment after its deadline; nobody shall see
+    /// that moment. One that is paused has no deadline.
     fn of(visited: Visited<'_>, now: UnixMillis) -> Self {
         match visited.state {
             SandboxState::Running if visited.deadline > now => Self::Running,
@@ -195,7 +197,7 @@ impl Seen {
 }
 
 fn usable(status: SandboxStatus, now: UnixMillis) -> Lookup {
-    match Seen::of(Visited::new(&status.spec, status.state, status.tier), now) {
+    match Seen::of(Visited::new(&status.spec, status.state), now) {
         Seen::Running => Lookup::Running(Box::new(status)),
         Seen::Paused => Lookup::Paused(Box::new(status)),
         Seen::Ending => Lookup::Ending,

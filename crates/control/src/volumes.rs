@@ -159,17 +159,17 @@ impl Control {
         Ok(claim)
     }
 
-    /// Checks the wish, tells all that is wrong with it at once, and makes the volumes ready.
+    /// Checks the request, tells all that is wrong with it at once, and makes the volumes ready.
     pub(crate) async fn resolve_mounts(
         &self,
         tenant: &Tenant,
-        wishes: &[MountRequest],
+        requests: &[MountRequest],
     ) -> Result<(Vec<VolumeMount>, Claim)> {
         let mut claim = Claim {
             claims: Arc::clone(&self.claims),
             volumes: Vec::new(),
         };
-        if wishes.is_empty() {
+        if requests.is_empty() {
             return Ok((Vec::new(), claim));
         }
         let Some(volumes) = self.config.volumes.clone() else {
@@ -179,26 +179,28 @@ impl Control {
         let known = self.store.volumes(&tenant.id).await?;
         let mut mounts: Vec<VolumeMount> = Vec::new();
         let mut problems = Vec::new();
-        if wishes.len() > MAX_MOUNTS {
+        if requests.len() > MAX_MOUNTS {
             problems.push(format!("at most {MAX_MOUNTS} volumes can be mounted"));
         }
-        for (index, wish) in wishes.iter().take(MAX_MOUNTS).enumerate() {
-            let taken = wishes[..index].iter().any(|other| other.path == wish.path);
+        for (index, request) in requests.iter().take(MAX_MOUNTS).enumerate() {
+            let taken = requests[..index]
+                .iter()
+                .any(|other| other.path == request.path);
             let mut problem = |reason: String| {
                 problems.push(format!("volume mount #{index}: {reason}"));
             };
-            if let Err(reason) = check_path(&wish.path) {
+            if let Err(reason) = check_path(&request.path) {
                 problem(reason.to_owned());
             } else if taken {
-                problem(format!("path '{}' is used more than once", wish.path));
+                problem(format!("path '{}' is used more than once", request.path));
             }
-            match known.iter().find(|volume| volume.name == wish.name) {
+            match known.iter().find(|volume| volume.name == request.name) {
                 Some(volume) if claim.add(&volume.id) => mounts.push(VolumeMount {
                     volume: volume.id.clone(),
                     name: volume.name.clone(),
-                    path: wish.path.clone(),
+                    path: request.path.clone(),
                 }),
-                _ => problem(format!("volume '{}' not found", wish.name)),
+                _ => problem(format!("volume '{}' not found", request.name)),
             }
         }
         if !problems.is_empty() {

@@ -111,7 +111,7 @@ async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) 
                 control.record_end(&id, reason, &detail).await;
             }
             Ok(NodeEvent::Paused { id }) => {
-                control.registry.rested(&id);
+                control.registry.set_paused(&id);
                 // It may be awake again, and both noted.
                 if control.node.paused(&id).is_some() {
                     control.note_paused(&id);

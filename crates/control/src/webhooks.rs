@@ -115,7 +115,7 @@ impl Control {
     pub async fn create_webhook(
         &self,
         tenant: &Tenant,
-        wish: WebhookChanges,
+        request: WebhookChanges,
     ) -> Result<WebhookInfo> {
         let _held = self.hooks.changes.lock().await;
         if self.webhooks(tenant).len() >= MAX_WEBHOOKS {
@@ -124,16 +124,16 @@ impl Control {
             )));
         }
         let missing = |what| Error::Invalid(format!("{what} is required"));
-        let secret = wish
+        let secret = request
             .signature_secret
             .ok_or_else(|| missing("signatureSecret"))?;
         let id = Uuid::new_v4().to_string();
         let row = WebhookRow {
             tenant: tenant.id.clone(),
-            name: wish.name.ok_or_else(|| missing("name"))?,
-            url: wish.url.ok_or_else(|| missing("url"))?,
-            events: wish.events.ok_or_else(|| missing("events"))?,
-            enabled: wish.enabled.unwrap_or(true),
+            name: request.name.ok_or_else(|| missing("name"))?,
+            url: request.url.ok_or_else(|| missing("url"))?,
+            events: request.events.ok_or_else(|| missing("events"))?,
+            enabled: request.enabled.unwrap_or(true),
             sealed: String::new(),
             created_at: UnixMillis::now(),
             id,
@@ -146,18 +146,18 @@ impl Control {
         &self,
         tenant: &Tenant,
         id: &str,
-        wish: WebhookChanges,
+        request: WebhookChanges,
     ) -> Result<WebhookInfo> {
         let _held = self.hooks.changes.lock().await;
         let mut row = self.hooks.find(tenant, id)?.row.clone();
-        let secret = match wish.signature_secret {
+        let secret = match request.signature_secret {
             Some(secret) => secret,
             None => self.vault.open(&row.tenant, &row.id, &row.sealed)?,
         };
-        row.name = wish.name.unwrap_or(row.name);
-        row.url = wish.url.unwrap_or(row.url);
-        row.events = wish.events.unwrap_or(row.events);
-        row.enabled = wish.enabled.unwrap_or(row.enabled);
+        row.name = request.name.unwrap_or(row.name);
+        row.url = request.url.unwrap_or(row.url);
+        row.events = request.events.unwrap_or(row.events);
+        row.enabled = request.enabled.unwrap_or(row.enabled);
         self.put_webhook(row, secret).await
     }
 
@@ -209,7 +209,7 @@ impl Hooks {
     }
 
     /// Never waits.
-    pub(crate) fn tell(&self, event: EventRow) {
+    pub(crate) fn emit(&self, event: EventRow) {
         let kind = format!("{TYPE_PREFIX}{}", event.kind);
         let event = Arc::new(event);
         for hook in self.by_id.read().values() {

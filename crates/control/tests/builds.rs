@@ -22,9 +22,9 @@ use memory_builds::MemoryBuilds;
 use memory_node::MemoryNode;
 use soulbox_build::{Base, Credentials, Step, StepKind};
 use soulbox_control::{
-    Access, Asked, BaseWish, BuildAsk, BuildConfig, BuildLogPage, BuildRow, BuildStatus, BuildWish,
-    BuiltIn, Control, ControlConfig, CreateRequest, Error, LifecycleRequest, Published, Reference,
-    Resources, StageWish, TemplateInfo, Tenant, WebhookConfig,
+    Access, Asked, BaseDefinition, BuildConfig, BuildDefinition, BuildLogPage, BuildRequest,
+    BuildRow, BuildStatus, BuiltIn, Control, ControlConfig, CreateRequest, Error, LifecycleRequest,
+    Published, Reference, Resources, StageDefinition, TemplateInfo, Tenant, WebhookConfig,
 };
 use soulbox_runtime::{LogLevel, Node};
 use soulbox_store::Store;
@@ -61,6 +61,7 @@ async fn world_with(change: impl FnOnce(&mut BuildConfig)) -> World {
     let config = ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 10,
         templates: vec![TemplateInfo {
@@ -109,10 +110,10 @@ fn described(id: &str, build: &str) -> Template {
     }
 }
 
-fn ask(name: &str) -> BuildAsk {
-    BuildAsk {
+fn ask(name: &str) -> BuildRequest {
+    BuildRequest {
         name: name.into(),
-        ..BuildAsk::default()
+        ..BuildRequest::default()
     }
 }
 
@@ -126,17 +127,17 @@ fn run(command: &str) -> Step {
     }
 }
 
-fn wish(base: BaseWish, steps: Vec<Step>) -> BuildWish {
-    BuildWish {
-        stages: vec![StageWish { base, steps }],
+fn request(base: BaseDefinition, steps: Vec<Step>) -> BuildDefinition {
+    BuildDefinition {
+        stages: vec![StageDefinition { base, steps }],
         start: None,
         ready: None,
         force: false,
     }
 }
 
-fn image() -> BaseWish {
-    BaseWish::Image {
+fn image() -> BaseDefinition {
+    BaseDefinition::Image {
         reference: "debian".into(),
         credentials: None,
     }
@@ -167,11 +168,11 @@ impl World {
         asked.unwrap()
     }
 
-    async fn start(&self, asked: &Asked, wish: BuildWish) {
+    async fn start(&self, asked: &Asked, request: BuildDefinition) {
         let (template, build) = (asked.template.as_str(), &asked.build);
         let started = self
             .control
-            .start_build(&self.tenant, template, build, wish);
+            .start_build(&self.tenant, template, build, request);
         started.await.unwrap();
     }
 
@@ -189,7 +190,7 @@ impl World {
     /// A template that can be used.
     async fn build(&self, name: &str) -> Asked {
         let asked = self.ask(name).await;
-        self.start(&asked, wish(image(), vec![])).await;
+        self.start(&asked, request(image(), vec![])).await;
         assert_eq!(self.ended(&asked).await.status, BuildStatus::Ready);
         asked
     }
@@ -250,7 +251,7 @@ async fn a_build_becomes_a_template_that_sandboxes_are_made_from() {
         .control
         .request_build(
             &world.tenant,
-            BuildAsk {
+            BuildRequest {
                 name: "My-App:v1".into(),
                 tags: vec!["v2".into()],
                 resources: Resources {
@@ -272,7 +273,9 @@ async fn a_build_becomes_a_template_that_sandboxes_are_made_from() {
             .starts_with("no build of template 'my-app' has succeeded yet"),
         "{early}"
     );
-    world.start(&asked, wish(image(), vec![run("true")])).await;
+    world
+        .start(&asked, request(image(), vec![run("true")]))
+        .await;
     assert_eq!(world.ended(&asked).await.status, BuildStatus::Ready);
     assert_eq!(
         world.log(&asked).await,
@@ -306,7 +309,7 @@ async fn a_build_becomes_a_template_that_sandboxes_are_made_from() {
             &world.tenant,
             asked.template.as_str(),
             &asked.build,
-            wish(image(), vec![]),
+            request(image(), vec![]),
         )
         .await;
     assert!(twice.unwrap_err().to_string().contains("finished already"));
@@ -319,7 +322,7 @@ async fn a_failure_says_at_which_step_and_leaves_the_tag_where_it_was() {
     let bad = world.ask("app").await;
     assert_eq!(bad.template, good.template);
     let steps = vec![run("true"), run("fail"), run("true")];
-    world.start(&bad, wish(image(), steps)).await;
+    world.start(&bad, request(image(), steps)).await;
     let ended = world.ended(&bad).await;
     let reason = ended.reason.unwrap();
     assert_eq!(ended.status, BuildStatus::Error);
@@ -332,7 +335,7 @@ async fn a_failure_says_at_which_step_and_leaves_the_tag_where_it_was() {
 
     let panics = world.ask("app").await;
     world
-        .start(&panics, wish(image(), vec![run("panic")]))
+        .start(&panics, request(image(), vec![run("panic")]))
         .await;
     let ended = world.ended(&panics).await;
     let reason = ended.reason.unwrap();
@@ -349,20 +352,20 @@ async fn a_template_stands_on_another_and_an_unknown_one_fails_at_the_base() {
         args: vec!["A".into(), "b".into()],
         ..run("")
     };
-    let base = BaseWish::Template("base".into());
-    world.start(&below, wish(base, vec![env])).await;
+    let base = BaseDefinition::Template("base".into());
+    world.start(&below, request(base, vec![env])).await;
     world.ended(&below).await;
     let above = world.ask("above").await;
-    let base = BaseWish::Template("below".into());
-    world.start(&above, wish(base, vec![])).await;
+    let base = BaseDefinition::Template("below".into());
+    world.start(&above, request(base, vec![])).await;
     assert_eq!(world.ended(&above).await.status, BuildStatus::Ready);
     let template = world.builder.templates.build(&above.build).unwrap();
     assert_eq!(template.env["A"], "b");
     assert_eq!(template.env["FROM"], "base");
 
     let lost = world.ask("lost").await;
-    let base = BaseWish::Template("nowhere".into());
-    world.start(&lost, wish(base, vec![])).await;
+    let base = BaseDefinition::Template("nowhere".into());
+    world.start(&lost, request(base, vec![])).await;
     let reason = world.ended(&lost).await.reason.unwrap();
     assert_eq!(
         (reason.step.as_str(), reason.message.as_str()),
@@ -375,13 +378,13 @@ async fn tags_move_to_the_build_that_was_asked_for_last() {
     let world = world().await;
     let held = world.builder.gate.write().await;
     let first = world.ask("app:v1").await;
-    world.start(&first, wish(image(), vec![])).await;
+    world.start(&first, request(image(), vec![])).await;
     eventually("time passes", async || {
         UnixMillis::now() > world.row(&first).created_at
     })
     .await;
     let second = world.ask("app:v1").await;
-    world.start(&second, wish(image(), vec![])).await;
+    world.start(&second, request(image(), vec![])).await;
     drop(held);
     world.ended(&first).await;
     world.ended(&second).await;
@@ -425,7 +428,7 @@ async fn a_build_is_cancelled_waiting_queued_or_running() {
     let mut builds = Vec::new();
     for name in ["a", "b", "c"] {
         let asked = world.ask(name).await;
-        world.start(&asked, wish(image(), vec![])).await;
+        world.start(&asked, request(image(), vec![])).await;
         // Also while it only waits for its turn.
         assert_eq!(world.row(&asked).status, BuildStatus::Building);
         builds.push(asked);
@@ -461,7 +464,7 @@ async fn only_so_many_builds_run_at_a_time_and_only_so_many_are_a_tenants() {
     let mut builds = Vec::new();
     for name in ["a", "b", "c", "d"] {
         let asked = world.ask(name).await;
-        world.start(&asked, wish(image(), vec![])).await;
+        world.start(&asked, request(image(), vec![])).await;
         builds.push(asked);
     }
     let fifth = world.control.request_build(&world.tenant, ask("e")).await;
@@ -478,7 +481,7 @@ async fn a_build_that_takes_too_long_is_told_so() {
     let world = world_with(|builds| builds.max_duration = Duration::from_millis(10)).await;
     let _held = world.builder.gate.write().await;
     let asked = world.ask("app").await;
-    world.start(&asked, wish(image(), vec![])).await;
+    world.start(&asked, request(image(), vec![])).await;
     let reason = world.ended(&asked).await.reason.unwrap();
     assert_eq!(reason.message, "build timed out");
 }
@@ -488,7 +491,7 @@ async fn builds_go_on_after_a_restart_with_their_credentials() {
     let mut world = world().await;
     world.build("below").await;
     let first = world.ask("app").await;
-    let base = BaseWish::Image {
+    let base = BaseDefinition::Image {
         reference: "registry/private".into(),
         credentials: Some(Credentials::Basic {
             username: "me".into(),
@@ -500,13 +503,13 @@ async fn builds_go_on_after_a_restart_with_their_credentials() {
         let builder = Arc::clone(&world.builder);
         let _held = builder.gate.write().await;
         world
-            .start(&first, wish(base, vec![run("open-sesame")]))
+            .start(&first, request(base, vec![run("open-sesame")]))
             .await;
-        let below = BaseWish::Template("below".into());
-        world.start(&second, wish(below, vec![])).await;
+        let below = BaseDefinition::Template("below".into());
+        world.start(&second, request(below, vec![])).await;
         eventually("two run", async || world.builder.requests().len() == 3).await;
         // Queued only.
-        world.start(&third, wish(image(), vec![])).await;
+        world.start(&third, request(image(), vec![])).await;
         world.restart().await;
     }
     for asked in [&first, &second, &third] {
@@ -539,7 +542,7 @@ async fn a_build_that_cannot_go_on_after_a_restart_ends_with_the_reason() {
     let builder = Arc::clone(&world.builder);
     let _held = builder.gate.write().await;
     let asked = world.ask("app").await;
-    world.start(&asked, wish(image(), vec![])).await;
+    world.start(&asked, request(image(), vec![])).await;
     world.control.drain(Duration::from_secs(10)).await;
     world.config.seed = Secret::new("ff00");
     world.reopen().await;
@@ -549,7 +552,7 @@ async fn a_build_that_cannot_go_on_after_a_restart_ends_with_the_reason() {
     assert!(reason.contains("was the seed file replaced?"), "{reason}");
 
     let again = world.ask("app").await;
-    world.start(&again, wish(image(), vec![])).await;
+    world.start(&again, request(image(), vec![])).await;
     world.control.drain(Duration::from_secs(10)).await;
     world.config.builds = None;
     world.reopen().await;
@@ -653,7 +656,7 @@ async fn deleting_a_template_cancels_its_builds() {
     let world = world().await;
     let _held = world.builder.gate.write().await;
     let asked = world.ask("app").await;
-    world.start(&asked, wish(image(), vec![])).await;
+    world.start(&asked, request(image(), vec![])).await;
     world
         .control
         .delete_template(&world.tenant, &reference("app"))
@@ -689,8 +692,8 @@ async fn templates_and_snapshots_share_their_names() {
     let id = control.request_build(tenant, ask(BASE)).await;
     assert!(matches!(id, Err(Error::NameTaken { .. })), "{id:?}");
     let asked = world.ask("another").await;
-    let snapshot = BaseWish::Template("snap".into());
-    world.start(&asked, wish(snapshot, vec![])).await;
+    let snapshot = BaseDefinition::Template("snap".into());
+    world.start(&asked, request(snapshot, vec![])).await;
     let reason = world.ended(&asked).await.reason.unwrap();
     assert!(reason.message.contains("is a snapshot"), "{reason:?}");
 }
@@ -841,8 +844,8 @@ async fn a_template_on_a_built_in_that_is_not_there_yet_waits_for_it() {
     let held = builder.gate.write().await;
     let (cancelled, asked) = (world.ask("cancelled").await, world.ask("app").await);
     for asked in [&cancelled, &asked] {
-        let base = BaseWish::Template("agent".into());
-        world.start(asked, wish(base, vec![])).await;
+        let base = BaseDefinition::Template("agent".into());
+        world.start(asked, request(base, vec![])).await;
     }
     world
         .control

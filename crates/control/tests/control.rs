@@ -24,7 +24,8 @@ use soulbox_control::{
 use soulbox_runtime::{Error as NodeError, Node, NotWoken};
 use soulbox_store::{EndRow, KeyRow, SandboxRow, Store};
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, Secret, TenantId, Tier,
+    UnixMillis,
 };
 use tempfile::TempDir;
 
@@ -42,6 +43,7 @@ fn config() -> ControlConfig {
     ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: DAY,
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 3,
         templates: vec![TemplateInfo {
@@ -149,6 +151,7 @@ impl World {
 fn request() -> CreateRequest {
     CreateRequest {
         template: "base".into(),
+        tier: None,
         timeout: 300,
         metadata: BTreeMap::new(),
         env: BTreeMap::new(),
@@ -318,9 +321,9 @@ async fn a_reservation_that_no_create_uses_is_released() {
             retry_after: Duration::from_secs(1),
         },
     ];
-    for (failure, wish) in failures.into_iter().zip([request(), keyed("k", "x")]) {
+    for (failure, request) in failures.into_iter().zip([request(), keyed("k", "x")]) {
         world.node.fail_next(failure);
-        assert!(world.create(wish).await.is_err());
+        assert!(world.create(request).await.is_err());
         assert!(world.node.reserved().is_empty());
     }
     // Only one of them is the first with its key.
@@ -341,10 +344,10 @@ async fn a_reservation_that_no_create_uses_is_released() {
 #[tokio::test]
 async fn traffic_wakes_within_the_limit_of_the_tenant_too() {
     let world = world().await;
-    let resting = world.make().await;
+    let paused = world.make().await;
     let (control, tenant) = (&world.control, &world.tenant);
     control
-        .pause(tenant, &resting, Kept::Memory, false)
+        .pause(tenant, &paused, PauseMode::Memory, false)
         .await
         .unwrap();
     let other = world.make().await;
@@ -355,14 +358,14 @@ async fn traffic_wakes_within_the_limit_of_the_tenant_too() {
         UnixMillis::now().plus(Duration::from_mins(5)),
     );
     assert!(matches!(
-        waker.wake(&resting, later).await,
+        waker.wake(&paused, later).await,
         Err(NotWoken::TooMany(3))
     ));
-    assert!(world.node.paused(&resting).is_some());
+    assert!(world.node.paused(&paused).is_some());
     control.kill(tenant, &other).await.unwrap();
-    waker.wake(&resting, later).await.unwrap();
-    assert!(world.node.paused(&resting).is_none());
-    waker.wake(&resting, later).await.unwrap();
+    waker.wake(&paused, later).await.unwrap();
+    assert!(world.node.paused(&paused).is_none());
+    waker.wake(&paused, later).await.unwrap();
     assert!(matches!(
         world.create(request()).await,
         Err(Error::TooManySandboxes(3))
@@ -386,7 +389,7 @@ async fn another_tenant_sees_nothing() {
     assert!(missing(control.set_timeout(&stranger, &id, 0).await));
     assert!(missing(
         control
-            .connect(&stranger, &id, 10, Kept::Memory)
+            .connect(&stranger, &id, 10, PauseMode::Memory)
             .await
             .map(drop)
     ));
@@ -428,7 +431,7 @@ async fn of_two_kills_at_once_one_succeeds_and_the_other_waits_for_it() {
     .await;
     let connect = world
         .control
-        .connect(&world.tenant, &id, 10, Kept::Memory)
+        .connect(&world.tenant, &id, 10, PauseMode::Memory)
         .await;
     assert!(matches!(connect, Err(Error::SandboxEnding { .. })));
     assert!(!first.is_finished() && !second.is_finished());
@@ -616,19 +619,19 @@ async fn connect_only_ever_extends() {
     let before = world.deadline(&id);
     world
         .control
-        .connect(&world.tenant, &id, 10, Kept::Memory)
+        .connect(&world.tenant, &id, 10, PauseMode::Memory)
         .await
         .unwrap();
     assert_eq!(world.deadline(&id), before);
     world
         .control
-        .connect(&world.tenant, &id, -1, Kept::Memory)
+        .connect(&world.tenant, &id, -1, PauseMode::Memory)
         .await
         .unwrap();
     assert_eq!(world.deadline(&id), before);
     world
         .control
-        .connect(&world.tenant, &id, 600, Kept::Memory)
+        .connect(&world.tenant, &id, 600, PauseMode::Memory)
         .await
         .unwrap();
     assert!(world.deadline(&id) > before);
@@ -638,7 +641,7 @@ async fn connect_only_ever_extends() {
             &world.tenant,
             &"nope".parse().unwrap(),
             86_401,
-            Kept::Memory,
+            PauseMode::Memory,
         )
         .await;
     assert!(
@@ -854,7 +857,7 @@ async fn one_that_dies_while_a_server_starts_is_told_once() {
 #[tokio::test]
 async fn a_creation_whose_event_was_lost_with_its_server_is_told_by_the_next() {
     let mut world = world().await;
-    let told = world.make().await;
+    let described = world.make().await;
     let untold = || stray(world.tenant.id.clone());
     let (runs, ended, recorded) = (untold(), untold(), untold());
     for spec in [&runs, &ended, &recorded] {
@@ -868,7 +871,7 @@ async fn a_creation_whose_event_was_lost_with_its_server_is_told_by_the_next() {
     store.end_sandbox(&recorded.id, &end).await.unwrap();
     for _ in 0..2 {
         world.restart().await;
-        assert_eq!(world.kinds_heard(&told).await, ["created"]);
+        assert_eq!(world.kinds_heard(&described).await, ["created"]);
         assert_eq!(world.kinds_heard(&runs.id).await, ["created"]);
         for id in [&ended.id, &recorded.id] {
             assert_eq!(world.kinds_heard(id).await, ["created", "killed"]);
@@ -938,6 +941,7 @@ fn stray(tenant: TenantId) -> SandboxSpec {
     SandboxSpec {
         id: SandboxId::random(),
         tenant,
+        tier: soulbox_types::Tier::default(),
         template: "basebasebasebasebase".parse().unwrap(),
         build: None,
         purpose: soulbox_types::Purpose::User,
@@ -1059,4 +1063,60 @@ async fn absurd_maps_are_refused_before_anything_is_made() {
         assert!(matches!(world.create(bad).await, Err(Error::Invalid(_))));
     }
     assert_eq!(world.node.creates.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn the_tier_is_the_requests_then_the_snapshots_the_tenants_and_the_servers() {
+    let world = world().await;
+    let with = |tier, template: &str| CreateRequest {
+        tier,
+        template: template.to_owned(),
+        ..request()
+    };
+    let tier_of = |made: &Access| world.node.get(&made.id).unwrap().spec.tier;
+
+    let made = world.create(with(None, "base")).await.unwrap();
+    assert_eq!(tier_of(&made), Tier::Jail, "the server's");
+
+    let strict = Tenant {
+        tier: Some(Tier::Gvisor),
+        ..world.tenant.clone()
+    };
+    let create = |request| world.control.create_sandbox(&strict, request);
+    let made = create(with(None, "base")).await.unwrap();
+    assert_eq!(tier_of(&made), Tier::Gvisor, "the tenant's");
+    let snapshot = world
+        .control
+        .create_snapshot(&strict, &made.id, Some("walled"))
+        .await
+        .unwrap();
+    world.control.kill(&strict, &made.id).await.unwrap();
+
+    let made = world
+        .create(with(None, snapshot.template.as_str()))
+        .await
+        .unwrap();
+    assert_eq!(tier_of(&made), Tier::Gvisor, "its copies are not weaker");
+    world.control.kill(&world.tenant, &made.id).await.unwrap();
+
+    let asked = with(Some(Tier::Microvm), snapshot.template.as_str());
+    assert_eq!(tier_of(&create(asked).await.unwrap()), Tier::Microvm);
+}
+
+#[tokio::test]
+async fn a_tier_that_the_node_does_not_have_is_refused_with_its_reason() {
+    let world = world().await;
+    world.node.fail_next(NodeError::TierUnavailable {
+        tier: Tier::Gvisor,
+        reason: "runsc is not installed".to_owned(),
+    });
+    let asked = CreateRequest {
+        tier: Some(Tier::Gvisor),
+        ..request()
+    };
+    let error = world.create(asked).await.unwrap_err();
+    let problem = error.problem();
+    assert_eq!(problem.code.as_str(), "tier_unavailable");
+    assert!(problem.to_string().contains("runsc is not installed"));
+    assert!(world.node.list().is_empty());
 }

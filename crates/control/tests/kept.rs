@@ -38,6 +38,7 @@ fn config(volumes: Option<Arc<Volumes>>) -> ControlConfig {
     ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 30,
         templates: vec![TemplateInfo {
@@ -314,11 +315,11 @@ async fn the_volumes_of_a_recovered_sandbox_are_there_before_it_can_be_woken() {
         name: "data".into(),
         path: "/data".into(),
     }];
-    let wish = CreateRequest {
+    let request = CreateRequest {
         volume_mounts: mounts,
         ..request()
     };
-    let made = world.control.create_sandbox(&world.tenant, wish).await;
+    let made = world.control.create_sandbox(&world.tenant, request).await;
     let id = made.unwrap().id;
     world.node.break_it(&id, Remedy::Repair);
     // As after a restart of the machine.

@@ -1,11 +1,19 @@
 //! `$X`, `${X:-y}`, quotes and escapes, as Docker reads them.
 
+/// A word inside a word inside a word: nobody writes deeper, and each level takes some of the stack.
+const DEEPEST: u32 = 32;
+/// What variables may add to one word. The kernel takes no longer string for a program, and values
+/// that name values grow without end otherwise: a few short lines would fill the memory.
+const LONGEST: usize = 128 << 10;
+/// The same for a heredoc, which is a file.
+const LONGEST_DOCUMENT: usize = 16 << 20;
+
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Known(String),
     Unset,
-    /// Only the build can tell: it may come from the image.
+    /// Known only during the build: it may come from the image.
     Later,
 }
 
@@ -23,7 +31,7 @@ pub(crate) enum When {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum Segment {
     Text(String),
     /// An expression for the build.
     Later(String),
@@ -31,16 +39,16 @@ enum Piece {
 
 /// Text in which some parts may be left for the build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Text(Vec<Piece>);
+pub(crate) struct Text(Vec<Segment>);
 
 impl Text {
     /// `None`: some of it is left for the build.
     pub(crate) fn known(&self) -> Option<String> {
         self.0
             .iter()
-            .map(|piece| match piece {
-                Piece::Text(text) => Some(text.as_str()),
-                Piece::Later(_) => None,
+            .map(|segment| match segment {
+                Segment::Text(text) => Some(text.as_str()),
+                Segment::Later(_) => None,
             })
             .collect()
     }
@@ -48,28 +56,28 @@ impl Text {
     /// As a value of an ENV step: the build puts in `$X` and `${X}` once more.
     pub(crate) fn for_build(&self) -> String {
         let mut all = String::new();
-        for piece in &self.0 {
-            match piece {
-                Piece::Text(text) => all.push_str(&protected(text)),
-                Piece::Later(expression) => all.push_str(expression),
+        for segment in &self.0 {
+            match segment {
+                Segment::Text(text) => all.push_str(&protected(text)),
+                Segment::Later(expression) => all.push_str(expression),
             }
         }
         all
     }
 
     fn push(&mut self, character: char) {
-        if let Some(Piece::Text(text)) = self.0.last_mut() {
+        if let Some(Segment::Text(text)) = self.0.last_mut() {
             text.push(character);
         } else {
-            self.0.push(Piece::Text(character.to_string()));
+            self.0.push(Segment::Text(character.to_string()));
         }
     }
 
     fn append(&mut self, other: Self) {
-        for piece in other.0 {
-            match piece {
-                Piece::Text(text) => text.chars().for_each(|character| self.push(character)),
-                later @ Piece::Later(_) => self.0.push(later),
+        for segment in other.0 {
+            match segment {
+                Segment::Text(text) => text.chars().for_each(|character| self.push(character)),
+                later @ Segment::Later(_) => self.0.push(later),
             }
         }
     }
@@ -98,12 +106,13 @@ pub(crate) fn word(
     names: &dyn Names,
     when: When,
 ) -> Result<Text, String> {
-    Expander::new(text, escape, names, when, true).until(None)
+    Expander::new(text, escape, names, when, true, LONGEST).until(None)
 }
 
 /// A heredoc: quotes stay, and the escape character only protects `$` and itself.
 pub(crate) fn document(text: &str, escape: char, names: &dyn Names) -> Result<String, String> {
-    let text = Expander::new(text, escape, names, When::Now, false).until(None)?;
+    let mut expander = Expander::new(text, escape, names, When::Now, false, LONGEST_DOCUMENT);
+    let text = expander.until(None)?;
     text.known()
         .ok_or_else(|| "it is not known before the build".to_owned())
 }
@@ -114,16 +123,29 @@ struct Expander<'a> {
     names: &'a dyn Names,
     when: When,
     quotes: bool,
+    /// How many words this one is inside of.
+    depth: u32,
+    /// What values may still add.
+    room: usize,
 }
 
 impl<'a> Expander<'a> {
-    fn new(text: &'a str, escape: char, names: &'a dyn Names, when: When, quotes: bool) -> Self {
+    fn new(
+        text: &'a str,
+        escape: char,
+        names: &'a dyn Names,
+        when: When,
+        quotes: bool,
+        room: usize,
+    ) -> Self {
         Self {
             rest: text.chars().peekable(),
             escape,
             names,
             when,
             quotes,
+            depth: 0,
+            room,
         }
     }
 
@@ -174,7 +196,7 @@ impl<'a> Expander<'a> {
 
     fn double_quoted(&mut self, text: &mut Text) -> Result<(), String> {
         // Even an empty pair makes a word.
-        text.append(Text(vec![Piece::Text(String::new())]));
+        text.append(Text(vec![Segment::Text(String::new())]));
         loop {
             match self.rest.next() {
                 None => return Err("a \" is not closed".to_owned()),
@@ -211,7 +233,7 @@ impl<'a> Expander<'a> {
                 self.rest.next();
                 Ok(Text::default())
             }
-            _ => Ok(Text(vec![Piece::Text("$".to_owned())])),
+            _ => Ok(Text(vec![Segment::Text("$".to_owned())])),
         }
     }
 
@@ -226,12 +248,18 @@ impl<'a> Expander<'a> {
         name
     }
 
-    fn plain(&self, name: &str) -> Result<Text, String> {
+    fn plain(&mut self, name: &str) -> Result<Text, String> {
         match self.names.value(name) {
-            Value::Known(value) => Ok(Text(vec![Piece::Text(value)])),
+            Value::Known(value) => {
+                let left = self.room.checked_sub(value.len());
+                self.room = left.ok_or_else(|| {
+                    format!("with the value of ${name} it is longer than it can be")
+                })?;
+                Ok(Text(vec![Segment::Text(value)]))
+            }
             Value::Unset => Ok(Text::default()),
             Value::Later if self.when == When::Build => {
-                Ok(Text(vec![Piece::Later(format!("${{{name}}}"))]))
+                Ok(Text(vec![Segment::Later(format!("${{{name}}}"))]))
             }
             Value::Later => Err(format!(
                 "${name} is not known before the build: only what ARG and ENV of this file say is; \
@@ -257,13 +285,20 @@ impl<'a> Expander<'a> {
             }
             None => return Err(format!("${{{name} is not closed")),
         };
+        if self.depth == DEEPEST {
+            return Err(format!(
+                "words in words are nested more than {DEEPEST} deep"
+            ));
+        }
+        self.depth += 1;
         let word = self.until(Some('}'))?;
+        self.depth -= 1;
         let value = self.names.value(&name);
         if value == Value::Later && self.when == When::Build {
             // The build knows two operators and takes empty for unset.
             return match operator {
                 '?' => self.plain(&name),
-                _ => Ok(Text(vec![Piece::Later(format!(
+                _ => Ok(Text(vec![Segment::Later(format!(
                     "${{{name}:{operator}{}}}",
                     word.for_build()
                 ))])),
@@ -363,6 +398,14 @@ mod tests {
         assert_eq!(build(r"\$HOME").as_deref(), Ok("${__:-$}HOME"));
         assert_eq!(build(r"5\$ or \$(x)").as_deref(), Ok("5$ or $(x)"));
         assert_eq!(build("${P+x}${Q-y}").as_deref(), Ok("${P:+x}${Q:-y}"));
+    }
+
+    #[test]
+    fn words_in_words_have_an_end() {
+        let deep = "${NONE:-".repeat(200_000) + &"}".repeat(200_000);
+        assert!(now(&deep).is_err() && build(&deep).is_err());
+        assert!(document(&deep, '\\', &Known).is_err());
+        assert!(now(&"\"${NONE:-".repeat(200_000)).is_err());
     }
 
     #[test]

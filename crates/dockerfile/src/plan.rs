@@ -1,4 +1,4 @@
-//! What a file comes to.
+//! The result of reading a Dockerfile.
 
 /// Stages in the order in which they can be built; the last one becomes the template.
 #[derive(Debug, Clone, PartialEq, Eq)]

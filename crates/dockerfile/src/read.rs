@@ -1,4 +1,4 @@
-//! The whole file.
+//! Reads a whole Dockerfile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::{
     stage::{self, Draft},
 };
 
-/// What `docker build` would be told besides the file.
+/// The options of `docker build` besides the file.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub build_args: BTreeMap<String, String>,
@@ -43,7 +43,7 @@ pub(crate) struct Context<'a> {
     pub globals: Globals,
     /// Stages that are read, as drafts: a later one can start from them.
     pub stages: Vec<Draft>,
-    /// Names of all stages, to tell a later one from an image.
+    /// Names of all stages, to distinguish a later one from an image.
     all_names: Vec<String>,
     pub used_args: BTreeSet<String>,
     pub warnings: Vec<Warning>,

@@ -1,4 +1,4 @@
-//! What names mean at a place of the file.
+//! The variables in scope at a line of the file.
 
 use std::collections::BTreeMap;
 

@@ -164,7 +164,7 @@ impl Draft {
             .map_err(|reason| Error::new(line, reason))
     }
 
-    /// Numbers of the stages that this one stands on or copies from.
+    /// Numbers of the stages that this one is based on or copies from.
     pub(crate) fn needs(&self) -> Vec<usize> {
         let base = match self.base {
             Base::Stage(number) => Some(number),

@@ -3,7 +3,7 @@
 //! The steps are those of `soulbox-init` (docs/jail.md) and of the server around it. For each, what
 //! it needs, and where that is known to be missing.
 
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 
 const PRIVILEGED: &str =
     "run the server on the machine itself, or in a container with --privileged";
@@ -120,7 +120,7 @@ const PROCESSES: (&[&str], &str) = (
 );
 
 /// What the step needs, and what around here is known to be in the way.
-pub fn advice(step: &str, message: &str, around: &Surroundings) -> String {
+pub fn advice(step: &str, message: &str, environment: &Environment) -> String {
     // Nothing is known to be missing.
     if message.contains("took longer than") || step.contains("took longer than") {
         return "this machine may only have been busy: start it again; if it stays so, the kernel's \
@@ -128,7 +128,7 @@ pub fn advice(step: &str, message: &str, around: &Surroundings) -> String {
             .to_owned();
     }
     let mut parts = vec![needs(step)];
-    parts.extend(in_the_way(step, message, around));
+    parts.extend(in_the_way(step, message, environment));
     parts.join("; ")
 }
 
@@ -148,20 +148,20 @@ fn needs(step: &str) -> String {
     )
 }
 
-fn in_the_way(step: &str, message: &str, around: &Surroundings) -> Vec<String> {
+fn in_the_way(step: &str, message: &str, environment: &Environment) -> Vec<String> {
     let mut found = Vec::new();
     let mut say = |text: String| found.push(text);
     let about_users = step.contains("user namespace") || step == "namespaces";
     if about_users {
-        if around.max_user_namespaces == Some(0) {
+        if environment.max_user_namespaces == Some(0) {
             say("user.max_user_namespaces is 0: sysctl -w user.max_user_namespaces=65536".into());
         }
-        if around.apparmor_restricts {
+        if environment.apparmor_restricts {
             say("AppArmor restricts user namespaces here (Ubuntu): \
                  sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
                 .into());
         }
-        if let Some(ids) = around.mapped_ids {
+        if let Some(ids) = environment.mapped_ids {
             say(format!(
                 "this server itself is in a user namespace with only {ids} ids (a rootless or \
                  unprivileged container), and sandboxes need the ids from 1879048192 on"
@@ -169,14 +169,14 @@ fn in_the_way(step: &str, message: &str, around: &Surroundings) -> Vec<String> {
         }
     }
     let executes = ["could not start soulbox-init", "execute envd"].contains(&step);
-    if executes && around.is_mounted("noexec") {
+    if executes && environment.is_mounted("noexec") {
         say(
             "the data folder is mounted with noexec: mount -o remount,exec, or choose another \
              one with --data-dir"
                 .into(),
         );
     }
-    if around.is_mounted("ro") {
+    if environment.is_mounted("ro") {
         say(
             "the data folder is mounted read-only: mount -o remount,rw, or choose another one \
              with --data-dir"
@@ -191,13 +191,13 @@ fn in_the_way(step: &str, message: &str, around: &Surroundings) -> Vec<String> {
         return found;
     }
     let mut say = |text: String| found.push(text);
-    if step.starts_with("shift ids") && !around.file_system.is_empty() {
-        say(format!("the data folder is on {}", around.file_system));
+    if step.starts_with("shift ids") && !environment.file_system.is_empty() {
+        say(format!("the data folder is on {}", environment.file_system));
     }
-    if around.selinux_enforces {
+    if environment.selinux_enforces {
         say("SELinux is enforcing: `ausearch -m avc -ts recent` shows what it refused".into());
     }
-    match around.container.as_deref() {
+    match environment.container.as_deref() {
         Some("wsl") => say(
             "this is WSL2, whose kernel lacks some modules: `wsl --update`, and cgroup v2 with \
              kernelCommandLine=cgroup_no_v1=all in .wslconfig"
@@ -218,10 +218,10 @@ fn in_the_way(step: &str, message: &str, around: &Surroundings) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn plain() -> Surroundings {
-        Surroundings {
+    fn plain() -> Environment {
+        Environment {
             file_system: "ext4".into(),
-            ..Surroundings::default()
+            ..Environment::default()
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
             include_str!("../../init/src/inside.rs"),
             include_str!("../../init/src/limits.rs"),
             include_str!("../../init/src/main.rs"),
-            include_str!("../../init/src/pieces.rs"),
+            include_str!("../../init/src/host_mounts.rs"),
             include_str!("../../init/src/root.rs"),
             include_str!("../../init/src/user_namespace.rs"),
         ];
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_around_us_is_named_with_the_command_that_helps() {
-        let off = Surroundings {
+        let off = Environment {
             max_user_namespaces: Some(0),
             ..plain()
         };
@@ -276,21 +276,21 @@ mod tests {
         );
         assert!(!said.contains("free some space"), "{said}");
 
-        let noexec = Surroundings {
+        let noexec = Environment {
             mount_options: vec!["rw".into(), "noexec".into()],
             ..plain()
         };
         let said = advice("could not start soulbox-init", "Permission denied", &noexec);
         assert!(said.contains("noexec"), "{said}");
 
-        let ubuntu = Surroundings {
+        let ubuntu = Environment {
             apparmor_restricts: true,
             ..plain()
         };
         assert!(advice("user namespace", "", &ubuntu).contains("AppArmor"));
         assert!(!advice("overlay", "", &ubuntu).contains("AppArmor"));
 
-        let docker = Surroundings {
+        let docker = Environment {
             container: Some("docker".into()),
             selinux_enforces: true,
             ..plain()

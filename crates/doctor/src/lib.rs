@@ -1,4 +1,4 @@
-//! What this machine can give, found out by really trying it.
+//! What this machine supports, found out by trying it.
 //!
 //! [`run`] is `soulbox doctor`: every check does the thing that a sandbox will need and undoes it.
 //! [`preflight`] is the fast part that `soulbox serve` runs before it starts.
@@ -11,7 +11,7 @@
 //! - `run`, `preflight`: which checks, in which order, and what follows for the isolation tiers
 //! - `report`: outcomes, JSON and the table for people
 //! - `checks`: one file per area
-//! - `advice`, `surroundings`: what to do when a sandbox does not start, by the step that failed and
+//! - `advice`, `environment`: what to do when a sandbox does not start, by the step that failed and
 //!   by where this program runs
 //! - `probe`: what happens in the copy of the program
 //! - `scratch`: a folder to try things in, and what killed ones have left
@@ -20,24 +20,24 @@
 mod advice;
 mod checks;
 mod child;
+mod environment;
 mod preflight;
 mod probe;
 mod report;
 mod run;
 mod scratch;
-mod surroundings;
 
 pub use advice::advice;
 pub use checks::{
-    sandbox::Tried,
+    sandbox::TrialResult,
     storage::{file_size_limit, free_space},
 };
+pub use environment::Environment;
 pub use preflight::{Problem, preflight};
 pub use probe::probe;
 pub use report::{Check, Outcome, Report, TierReport};
 pub use run::{DoctorOptions, missing, run};
-pub use scratch::{Left, Scratch, left_over, nearest_folder};
-pub use surroundings::Surroundings;
+pub use scratch::{Leftover, Scratch, left_over, nearest_folder};
 
 /// The hidden subcommand that [`probe`] serves.
 pub const PROBE_COMMAND: &str = "doctor-probe";

@@ -9,7 +9,7 @@ use soulbox_types::Tier;
 
 use crate::{
     Problem,
-    checks::{self, Scratch, sandbox::Tried},
+    checks::{self, Scratch, sandbox::TrialResult},
     report::{Check, Finding, Outcome, Report, TierReport},
 };
 
@@ -17,14 +17,14 @@ use crate::{
 pub struct DoctorOptions {
     /// Where the server keeps (or will keep) its data: the file system matters.
     pub data_dir: PathBuf,
-    /// What the server will keep free, as it is told.
+    /// What the server will keep free, as configured.
     pub min_free_disk: u64,
     /// Also what takes seconds: a gVisor sandbox and a virtual machine.
     pub thorough: bool,
     /// Where the server will listen, each with the option that chooses another address.
     pub addresses: Vec<(SocketAddr, &'static str)>,
     /// What came of a whole sandbox.
-    pub sandbox: Tried,
+    pub sandbox: TrialResult,
 }
 
 /// Tries everything. Blocking; some seconds at most, longer only where a virtual machine hangs.
@@ -239,7 +239,7 @@ fn jail(checks: &[Check]) -> TierReport {
         .collect();
     let reason = match (failed.as_slice(), unknown.last()) {
         ([], None) => "everything that it needs works".into(),
-        // They have one cause; the first of them tells who we are instead.
+        // They have one cause; the first of them says who we are instead.
         ([], Some(last)) => last.detail.clone(),
         _ => format!("does not work: {}", failed.join("; ")),
     };

@@ -89,7 +89,7 @@ pub fn nearest_folder(data_dir: &Path) -> &Path {
 
 /// A folder that its maker did not live to remove. Held, so that nobody else sweeps it.
 #[derive(Debug)]
-pub struct Left {
+pub struct Leftover {
     path: PathBuf,
     folder: File,
     /// Whether there is no doubt that it was made for nothing else.
@@ -98,15 +98,15 @@ pub struct Left {
 
 /// What there may be of killed doctors and servers in this folder; empty ones are gone afterwards.
 /// Blocking.
-pub fn left_over(near: &Path) -> Vec<Left> {
+pub fn left_over(near: &Path) -> Vec<Leftover> {
     let Ok(entries) = std::fs::read_dir(near) else {
         return Vec::new();
     };
     let paths = entries.flatten().map(|entry| entry.path());
-    paths.filter_map(Left::find).collect()
+    paths.filter_map(Leftover::find).collect()
 }
 
-impl Left {
+impl Leftover {
     fn find(path: PathBuf) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let random = name.strip_prefix(PREFIX)?;

@@ -4,7 +4,7 @@
 //! cut it may be empty, or not there: its content and its name are each on the disk only after an
 //! fsync of their own. What an answer promises is written with [`write`], [`rename`], [`remove`] and
 //! [`make_folder`]. [`write_soon`] leaves the disk to the kernel (some 30 s): for what must be quick
-//! and may be told as lost. Everything here blocks.
+//! and may be reported as lost. Everything here blocks.
 
 use std::{
     collections::HashSet,
@@ -21,8 +21,8 @@ use std::{
 use fs_err::{self as fs, os::unix::fs::OpenOptionsExt};
 
 static SYNCS: AtomicU64 = AtomicU64::new(0);
-static WRITTEN: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
-static WRITTEN_OUT: Condvar = Condvar::new();
+static LOCKED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
+static UNLOCKED: Condvar = Condvar::new();
 
 /// How often this process has waited for the disk, here.
 pub fn syncs() -> u64 {
@@ -109,7 +109,7 @@ fn replace(
     content: &[u8],
     finish: impl FnOnce(&fs::File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let _turn = Turn::take(path);
+    let _lock = PathLock::acquire(path);
     let mut unfinished = OsString::from(path);
     unfinished.push(".new");
     let unfinished = PathBuf::from(unfinished);
@@ -117,7 +117,7 @@ fn replace(
         .and_then(|file| finish(&file))
         .and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
-        // The error tells more than what a removal could add to it.
+        // The error says more than what a removal could add to it.
         remove_if_there(&unfinished).ok();
     }
     written
@@ -154,27 +154,27 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Of two writers of one file each gets its own content through, whole: they take turns.
-struct Turn<'a>(&'a Path);
+/// A lock on one path: of two writers of one file each writes its own content whole.
+struct PathLock<'a>(&'a Path);
 
-impl<'a> Turn<'a> {
-    fn take(path: &'a Path) -> Self {
-        let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
-        while !written.get_or_insert_default().insert(path.to_owned()) {
-            written = WRITTEN_OUT
-                .wait(written)
+impl<'a> PathLock<'a> {
+    fn acquire(path: &'a Path) -> Self {
+        let mut locked = LOCKED_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+        while !locked.get_or_insert_default().insert(path.to_owned()) {
+            locked = UNLOCKED
+                .wait(locked)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         Self(path)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PathLock<'_> {
     fn drop(&mut self) {
-        let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
-        written.get_or_insert_default().remove(self.0);
-        drop(written);
-        WRITTEN_OUT.notify_all();
+        let mut locked = LOCKED_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+        locked.get_or_insert_default().remove(self.0);
+        drop(locked);
+        UNLOCKED.notify_all();
     }
 }
 

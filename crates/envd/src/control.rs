@@ -31,10 +31,10 @@ pub(crate) fn health() -> Response<Body> {
 }
 
 /// Starts a program as the default user would, before there is one.
-pub(crate) async fn rehearse(envd: &Envd) -> Result<Response<Body>, Failure> {
+pub(crate) async fn warm_up(envd: &Envd) -> Result<Response<Body>, Failure> {
     let failed = |error: String| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error);
     let user = envd.user(None).map_err(|error| failed(error.to_string()))?;
-    process::rehearse(envd, &user)
+    process::warm_up(envd, &user)
         .await
         .map_err(|error| failed(error.to_string()))?;
     Ok(health())

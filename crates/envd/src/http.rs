@@ -61,22 +61,22 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
         let envd = Rc::clone(&envd);
         tokio::task::spawn_local(async move {
             let _open = open;
-            converse(&envd, stream).await;
-            memory::tidy_soon(&envd);
+            serve_connection(&envd, stream).await;
+            memory::trim_later(&envd);
         });
     }
 }
 
 /// Answers what comes over one connection.
-async fn converse(envd: &Rc<Envd>, stream: TcpStream) {
+async fn serve_connection(envd: &Rc<Envd>, stream: TcpStream) {
     let direct = Direct::default();
     let service = service_fn(|request: Request<Incoming>| {
         let (envd, direct) = (Rc::clone(envd), direct.clone());
         async move {
-            let way = direct.way_of(&request);
-            let request = way.take_request(request).await;
+            let permit = direct.permit_for(&request);
+            let request = permit.take_request(request).await;
             let response = handle(envd, request).await;
-            Ok::<_, Infallible>(way.take_answer(response).await)
+            Ok::<_, Infallible>(permit.take_response(response).await)
         }
     });
     let mut connection = http1::Builder::new()
@@ -93,7 +93,7 @@ async fn converse(envd: &Rc<Envd>, stream: TcpStream) {
     });
     if let Some(taken) = taken.await {
         let Parts { io, read_buf, .. } = connection.into_parts();
-        let _client_gone = taken.go_on(envd, io.into_inner(), read_buf).await;
+        let _client_gone = taken.run(envd, io.into_inner(), read_buf).await;
     }
 }
 
@@ -175,7 +175,7 @@ async fn route(envd: Rc<Envd>, request: Request<Incoming>) -> Result<Response<Bo
                 "/soulbox/logs" if get => Ok(reply::json(StatusCode::OK, envd.logs.to_json())),
                 "/soulbox/copy" if post => transfer::copy(&envd, request).await,
                 "/soulbox/tree" if get => transfer::tree(&envd, &request).await,
-                "/soulbox/rehearse" if post => control::rehearse(&envd).await,
+                "/soulbox/rehearse" if post => control::warm_up(&envd).await,
                 "/init" | "/soulbox/logs" | "/soulbox/copy" | "/soulbox/tree"
                 | "/soulbox/rehearse" => Err(Failure::method_not_allowed()),
                 own if own.starts_with(OWN_PREFIX) => Err(Failure::no_route()),

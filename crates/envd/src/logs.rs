@@ -1,4 +1,4 @@
-//! A short memory of what happened, which the node collects with `GET /soulbox/logs`.
+//! A ring of recent log entries, which the node collects with `GET /soulbox/logs`.
 
 use std::{cell::RefCell, collections::BTreeMap, collections::VecDeque};
 

@@ -69,7 +69,7 @@ fn run() -> Result<(), startup::Error> {
 
 async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error> {
     let child_died = signal(SignalKind::child()).map_err(startup::Error::Runtime)?;
-    let asked_to_end = AskedToEnd::new().map_err(startup::Error::Runtime)?;
+    let shutdown_signals = ShutdownSignals::new().map_err(startup::Error::Runtime)?;
 
     let listener = TcpListener::bind(("0.0.0.0", options.port))
         .await
@@ -93,9 +93,9 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
     tokio::task::spawn_local(process::reaper::run(Rc::clone(&envd), child_died));
     tokio::task::spawn_local(http::serve(Rc::clone(&envd), listener));
     envd.logs.info("envd", "ready", []);
-    startup::tell_ready(ready);
+    startup::signal_ready(ready);
 
-    asked_to_end.wait().await;
+    shutdown_signals.wait().await;
     envd.processes.kill_all();
     Ok(())
 }
@@ -103,9 +103,9 @@ async fn serve(options: Options, startup: Startup) -> Result<(), startup::Error>
 /// The signals that end an envd which is not the first process.
 ///
 /// The first process of a sandbox has none: only the node, from outside, ends it.
-struct AskedToEnd(Option<[Signal; 2]>);
+struct ShutdownSignals(Option<[Signal; 2]>);
 
-impl AskedToEnd {
+impl ShutdownSignals {
     fn new() -> io::Result<Self> {
         if startup::is_init() {
             process::disposition::ignore_all_but_child_deaths();

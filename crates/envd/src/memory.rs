@@ -1,4 +1,4 @@
-//! Gives memory back. Every sandbox pays for what envd keeps, and most of them are idle.
+//! Returns free memory to the kernel. Every sandbox pays for what envd keeps, and most of them are idle.
 
 #![expect(unsafe_code, reason = "the C library's heap has no safe interface")]
 
@@ -6,7 +6,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use crate::state::Envd;
 
-/// Work comes in bursts: one tidying after each is enough.
+/// Work comes in bursts: one trim after each is enough.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The few file threads share one heap: by default each would get and keep its own.
@@ -18,21 +18,21 @@ pub(crate) fn limit_heaps() {
     }
 }
 
-/// Whether a tidying is due already.
+/// Whether a trim is planned already.
 #[derive(Default)]
-pub(crate) struct Tidying {
+pub(crate) struct TrimState {
     planned: Cell<bool>,
 }
 
 /// Returns free pages to the kernel a little later. Call it when something large was let go.
-pub(crate) fn tidy_soon(envd: &Rc<Envd>) {
-    if envd.tidying.planned.replace(true) {
+pub(crate) fn trim_later(envd: &Rc<Envd>) {
+    if envd.trim_state.planned.replace(true) {
         return;
     }
     let envd = Rc::clone(envd);
     tokio::task::spawn_local(async move {
         tokio::time::sleep(PAUSE).await;
-        envd.tidying.planned.set(false);
+        envd.trim_state.planned.set(false);
         trim();
     });
 }

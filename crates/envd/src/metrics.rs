@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
 /// What the sandbox was promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Zero: as much as the kernel tells.
+    /// Zero: as much as the kernel reports.
     pub(crate) memory: u64,
     pub(crate) cpus: u32,
     /// Zero: the size of the file system.

@@ -7,7 +7,7 @@
 //! - [`running`]: one process: its output, input and end
 //! - [`pump`]: moves output from the pipes into the ring
 //! - [`table`]: all of them, also those that ended a moment ago
-//! - [`rehearse`]: a first start ahead of the user's
+//! - [`warm_up`]: runs a program once, ahead of the user's first start
 //! - [`shortage`]: who died for lack of memory
 //! - [`reaper`]: collects every dead child, as pid 1 must
 
@@ -15,16 +15,16 @@ pub(crate) mod command;
 pub(crate) mod disposition;
 mod pump;
 pub(crate) mod reaper;
-mod rehearse;
 mod ring;
 mod running;
 mod shortage;
 mod spawn;
 mod start;
 mod table;
+mod warm_up;
 
-pub(crate) use rehearse::rehearse;
 pub(crate) use ring::{Next, Stream};
 pub(crate) use running::Process;
 pub(crate) use start::{StartError, size, start};
 pub(crate) use table::Table;
+pub(crate) use warm_up::warm_up;

@@ -18,7 +18,7 @@ use rustix::{
 };
 
 /// Somebody may fill the tree as fast as it is emptied.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// How many subdirectories are noted before the first of them is entered.
 const NOTED: usize = 256;
 
@@ -27,7 +27,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
         // The directory itself could not be removed, so its content is left alone as well.
         return Err(Errno::INVAL.into());
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let top = match enter(CWD, path) {
             Ok(top) => top,

@@ -1,4 +1,4 @@
-//! From nothing to a configuration: options, the pipe with the configuration, the pipe that says ready.
+//! Reads the configuration: options, the pipe with the configuration, the pipe that says ready.
 
 use std::{
     fs::File,
@@ -102,7 +102,7 @@ fn refuse_tracing() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-pub(crate) fn tell_ready(ready: Option<OwnedFd>) {
+pub(crate) fn signal_ready(ready: Option<OwnedFd>) {
     if let Some(ready) = ready {
         let _nobody_waits = File::from(ready).write_all(b"\n");
     }

@@ -10,7 +10,7 @@ use soulbox_types::{EnvdConfig, Secret};
 
 use crate::{
     logs::Logs,
-    memory::Tidying,
+    memory::TrimState,
     metrics::{Metrics, Totals},
     process::Table,
     transfer::Transfers,
@@ -34,7 +34,7 @@ pub(crate) struct Envd {
     pub(crate) processes: Table,
     pub(crate) watchers: Watchers,
     pub(crate) logs: Logs,
-    pub(crate) tidying: Tidying,
+    pub(crate) trim_state: TrimState,
     pub(crate) metrics: Metrics,
     pub(crate) transfers: Transfers,
     /// The time of the last `/init` that was obeyed.
@@ -118,7 +118,7 @@ impl Envd {
             processes: Table::default(),
             watchers: Watchers::default(),
             logs: Logs::default(),
-            tidying: Tidying::default(),
+            trim_state: TrimState::default(),
             transfers: Transfers::default(),
             initialised_at: Cell::new(None),
         }

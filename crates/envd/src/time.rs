@@ -31,21 +31,27 @@ pub(crate) fn rfc3339(seconds: i64, nanos: u32) -> String {
 
 /// Seconds and nanoseconds since the epoch.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
-    let shape: [(usize, &str); 4] = [(4, "-"), (7, "-"), (13, ":"), (16, ":")];
-    if shape.iter().any(|(at, c)| text.get(*at..at + 1) != Some(c)) {
-        return None;
+    let field = |from: usize, to: usize| digits(text.get(from..to)?);
+    let shape: [(usize, &[&str]); 5] = [
+        (4, &["-"]),
+        (7, &["-"]),
+        (10, &["T", "t", " "]),
+        (13, &[":"]),
+        (16, &[":"]),
+    ];
+    for (at, signs) in shape {
+        text.get(at..at + 1).filter(|sign| signs.contains(sign))?;
     }
-    let days = days_from_civil(number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let seconds = days * DAY + number(11, 13)? * 3600 + number(14, 16)? * 60 + number(17, 19)?;
+    let date = days_of(field(0, 4)?, field(5, 7)?, field(8, 10)?)?;
+    let seconds = date * DAY + seconds_of(field(11, 13)?, field(14, 16)?, field(17, 19)?)?;
 
     let mut rest = text.get(19..)?;
     let mut nanos = 0;
     if let Some(fraction) = rest.strip_prefix('.') {
-        let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
-        let shown = fraction.get(..digits.min(9))?;
+        let length = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        let shown = fraction.get(..length.min(9))?;
         nanos = format!("{shown:0<9}").parse().ok()?;
-        rest = fraction.get(digits..)?;
+        rest = fraction.get(length..)?;
     }
     let offset = match rest {
         "Z" | "z" => 0,
@@ -55,9 +61,11 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<(i64, u32)> {
                 b'-' => -1,
                 _ => return None,
             };
-            let hours: i64 = rest.get(1..3)?.parse().ok()?;
-            let minutes: i64 = rest.get(4..6)?.parse().ok()?;
-            sign * (hours * 3600 + minutes * 60)
+            let (hours, minutes) = rest.get(1..)?.split_once(':')?;
+            if hours.len() != 2 || minutes.len() != 2 {
+                return None;
+            }
+            sign * seconds_of(digits(hours)?, digits(minutes)?, 0)?
         }
     };
     Some((seconds - offset, nanos))
@@ -75,17 +83,35 @@ pub(crate) fn http_date(seconds: i64) -> String {
 
 pub(crate) fn parse_http_date(text: &str) -> Option<i64> {
     let mut words = text.split_once(", ")?.1.split(' ');
-    let day = words.next()?.parse().ok()?;
+    let day = words.next().filter(|day| day.len() == 2)?;
     let name = words.next()?;
-    let month = MONTHS.iter().position(|m| *m == name)?;
-    let year = words.next()?.parse().ok()?;
-    let mut clock = words
-        .next()?
-        .splitn(3, ':')
-        .map(|part| part.parse::<i64>().ok());
+    let month = MONTHS.iter().position(|month| *month == name)?;
+    let year = words.next().filter(|year| year.len() == 4)?;
+    let clock = words.next().filter(|clock| clock.len() == 8)?;
+    let mut clock = clock.splitn(3, ':').map(digits);
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    let days = days_from_civil(year, i64::try_from(month).ok()? + 1, day);
-    Some(days * DAY + hour * 3600 + minute * 60 + second)
+    if words.next() != Some("GMT") || words.next().is_some() {
+        return None;
+    }
+    let days = days_of(digits(year)?, i64::try_from(month).ok()? + 1, digits(day)?)?;
+    Some(days * DAY + seconds_of(hour, minute, second)?)
+}
+
+/// Short numbers without a sign: what is made of them cannot overflow.
+fn digits(text: &str) -> Option<i64> {
+    let short = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    short.then(|| text.parse().ok()).flatten()
+}
+
+/// `None`: there is no such day.
+fn days_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    let days = days_from_civil(year, month, day);
+    (civil(days) == (year, month, day)).then_some(days)
+}
+
+/// `None`: there is no such time of a day.
+fn seconds_of(hour: i64, minute: i64, second: i64) -> Option<i64> {
+    (hour < 24 && minute < 60 && second < 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
 fn clock(seconds: i64) -> (i64, i64, i64) {
@@ -154,9 +180,24 @@ mod tests {
             "2000-02-29",
             "2000-02-29T00:00:00",
             "2000-02-29T00:00:00+",
+            "2000-02-29T00:00:00+02:00Z",
+            "2000-02-29T00:00:00+02-00",
+            "2000-02-29T24:00:00Z",
+            "2001-02-29T00:00:00Z",
+            "2000-00-01T00:00:00Z",
+            "2000-13-01T00:00:00Z",
+            "+200-01-01T00:00:00Z",
         ] {
             assert_eq!(parse_rfc3339(text), None, "{text:?}");
         }
-        assert_eq!(parse_http_date("never"), None);
+        for text in [
+            "never",
+            "Sun, 06 Nov 9223372036854775807 08:49:37 GMT",
+            "Sun, 06 Nov 1994 9223372036854775807:49:37 GMT",
+            "Sun, 31 Feb 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 CET",
+        ] {
+            assert_eq!(parse_http_date(text), None, "{text:?}");
+        }
     }
 }

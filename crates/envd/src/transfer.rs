@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! - [`copy`]: `POST /soulbox/copy`; [`request`]: what it asks for; [`owner`]: who gets the files
-//! - [`feed`]: the upload as the thread reads it; [`archive`]: tar; [`extract`]: into a [`scratch`]
+//! - [`upload_reader`]: the upload as the thread reads it; [`archive`]: tar; [`extract`]: into a [`scratch`]
 //!   directory; [`place`]: from there to where they belong
 //! - [`tree`]: `GET /soulbox/tree`; [`pack`]: files into a tar
 //! - [`metadata`], [`attributes`]: owners, modes, times and extended attributes
@@ -15,7 +15,6 @@ mod archive;
 mod attributes;
 mod copy;
 mod extract;
-mod feed;
 mod metadata;
 mod owner;
 mod pack;
@@ -25,6 +24,7 @@ mod request;
 mod sample;
 mod scratch;
 mod tree;
+mod upload_reader;
 
 use std::{io, sync::Arc, thread};
 
@@ -50,11 +50,11 @@ impl Default for Transfers {
     }
 }
 
-/// Whether whoever asked has gone away.
+/// Whether the client has disconnected.
 type Abandoned<'a> = &'a dyn Fn() -> bool;
 
 impl Transfers {
-    /// Runs blocking work in a thread of its own. Dropping the receiver is what `Abandoned` tells.
+    /// Runs blocking work in a thread of its own. Dropping the receiver is what `Abandoned` reports.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(Abandoned<'_>) -> T + Send + 'static,
@@ -111,7 +111,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Names of a stranger, for messages.
+/// Untrusted names, for messages.
 fn show(name: &[u8]) -> String {
     String::from_utf8_lossy(name.get(..name.len().min(300)).unwrap_or_default()).into_owned()
 }

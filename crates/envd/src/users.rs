@@ -6,7 +6,7 @@ use std::{collections::HashMap, fs, path::PathBuf};
 
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
-/// What a sandbox may make of these files is its own affair; reading them must stay cheap.
+/// A sandbox may write anything into these files; reading them must stay cheap.
 const MAX_FILE: u64 = 4 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

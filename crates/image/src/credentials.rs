@@ -20,7 +20,7 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// The same for the same credentials; tells nothing about them without the key.
+    /// The same for the same credentials; reveals nothing about them without the key.
     pub(crate) fn fingerprint(&self, mac: &mut hmac::Context) {
         let parts: [&str; 4] = match self {
             Self::Basic { username, password } => ["basic", username, password.expose(), ""],

@@ -1,4 +1,4 @@
-//! What can go wrong between a reference and a stack of directories.
+//! Errors of pulling and unpacking.
 
 use std::{io, path::Path};
 
@@ -18,8 +18,8 @@ pub enum Error {
          registry-allow in the server's configuration"
     )]
     PrivateAddress { host: String },
-    /// Either it has none at all, or only private ones: which of the two is not told, as the name
-    /// may be one of the operator's own network and the user a stranger.
+    /// Either it has none at all, or only private ones: which of the two is not revealed, as
+    /// the name may be one of the operator's own network and the user untrusted.
     #[error(
         "{host} has no address on the internet: is the name right? If this registry is yours, add \
          \"{host}\" to registry-allow in the server's configuration"

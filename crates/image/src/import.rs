@@ -2,7 +2,7 @@
 //! oci-archive:` and their like write.
 
 mod archive;
-mod bundle;
+mod archived_image;
 
 use std::{
     fs::File,
@@ -17,20 +17,20 @@ use crate::{
     image::Settings,
     layer::{LayerError, Meter, decompress},
     manifest::malformed,
-    progress::Tally,
-    store::{GiveUp, Input, Remembered},
+    progress::ProgressCounter,
+    store::{CancelOnDrop, Input, ResolvedReference},
 };
 
-use self::{archive::Archive, bundle::Bundle};
+use self::{archive::Archive, archived_image::ArchivedImage};
 
 impl ImageStore {
     /// Makes an image of a tar, plain or compressed.
     pub async fn import_tar(&self, path: &Path, progress: &dyn Progress) -> Result<Image> {
-        let tally = Arc::new(Tally::default());
-        let work = self.import(path.to_owned(), &tally, progress);
+        let counter = Arc::new(ProgressCounter::default());
+        let work = self.import(path.to_owned(), &counter, progress);
         let total = self.inner.config.timeouts.total;
         let bounded = tokio::time::timeout(total, work);
-        match tally.report(progress, bounded).await {
+        match counter.report(progress, bounded).await {
             Ok(done) => done,
             Err(_) => Err(Error::Late {
                 seconds: total.as_secs(),
@@ -41,45 +41,51 @@ impl ImageStore {
     async fn import(
         &self,
         path: PathBuf,
-        tally: &Arc<Tally>,
+        counter: &Arc<ProgressCounter>,
         progress: &dyn Progress,
     ) -> Result<Image> {
         let store = self.clone();
         let shown = path.display().to_string();
         progress.line(&format!("Reading {shown}"));
-        let give_up = GiveUp::default();
+        let give_up = CancelOnDrop::default();
         let flag = give_up.flag();
-        let (file, size, bundle) = blocking(move || store.read(&path, &flag)).await?;
+        let (file, size, archived_image) = blocking(move || store.read(&path, &flag)).await?;
         let input = |offset: u64, size: u64| {
-            tally.expect(size);
+            counter.expect(size);
             Input {
                 file: Arc::clone(&file),
                 offset,
                 size,
-                tally: Some(Arc::clone(tally)),
+                counter: Some(Arc::clone(counter)),
             }
         };
-        let (digest, layers, settings) = match bundle {
+        let (digest, layers, settings) = match archived_image {
             None => {
                 let layer = self.install(input(0, size), None).await?;
                 (layer.to_string(), vec![layer], Settings::default())
             }
-            Some(bundle) => {
-                let _pinned = self.inner.pins.pin(&bundle.diff_ids);
+            Some(archived_image) => {
+                let _pinned = self.inner.pins.pin(&archived_image.diff_ids);
                 let mut layers = Vec::new();
-                for (part, diff_id) in std::iter::zip(&bundle.layers, bundle.diff_ids) {
+                for (part, diff_id) in
+                    std::iter::zip(&archived_image.layers, archived_image.diff_ids)
+                {
                     let input = input(part.offset, part.size);
                     layers.push(self.install(input, Some(diff_id)).await?);
                     progress.line(&format!(
                         "Layer {} of {}",
                         layers.len(),
-                        bundle.layers.len()
+                        archived_image.layers.len()
                     ));
                 }
-                (bundle.digest.to_string(), layers, bundle.settings)
+                (
+                    archived_image.digest.to_string(),
+                    layers,
+                    archived_image.settings,
+                )
             }
         };
-        let found = Remembered {
+        let found = ResolvedReference {
             reference: shown,
             digest,
             layers,
@@ -96,7 +102,7 @@ impl ImageStore {
         &self,
         path: &Path,
         give_up: &Arc<AtomicBool>,
-    ) -> Result<(Arc<File>, u64, Option<Bundle>)> {
+    ) -> Result<(Arc<File>, u64, Option<ArchivedImage>)> {
         let file = File::open(path).at("open", path)?;
         let metadata = file.metadata().at("look at", path)?;
         if !metadata.is_file() {
@@ -108,7 +114,7 @@ impl ImageStore {
             file: Arc::clone(&file),
             offset: 0,
             size,
-            tally: None,
+            counter: None,
         };
         let listed = |source: LayerError| Error::Layer {
             layer: "of the archive".to_owned(),
@@ -121,9 +127,9 @@ impl ImageStore {
             return Ok((file, size, None));
         }
         let (plain, plain_size) = self.expand(&file, size, give_up)?;
-        let bundle = Bundle::read(&archive, &plain)?;
-        match bundle {
-            Some(bundle) => Ok((plain, plain_size, Some(bundle))),
+        let archived_image = ArchivedImage::read(&archive, &plain)?;
+        match archived_image {
+            Some(archived_image) => Ok((plain, plain_size, Some(archived_image))),
             None => Ok((file, size, None)),
         }
     }
@@ -139,7 +145,7 @@ impl ImageStore {
             file: Arc::clone(file),
             offset: 0,
             size,
-            tally: None,
+            counter: None,
         };
         let failed = |error: &io::Error| Error::Layer {
             layer: "of the archive".to_owned(),

@@ -1,9 +1,9 @@
-//! One layer: from a compressed tar of a stranger to a directory that overlayfs can stack.
+//! One layer: from an untrusted compressed tar to a directory that overlayfs can stack.
 //!
 //! # Layout
 //! - `decompress`: gzip, zstd or nothing, by the first bytes
 //! - `meter`: counts, bounds and hashes what comes out of it
-//! - `tape`, `pax`: reads the tar, with bounded memory
+//! - `tar_reader`, `pax`: read the tar, with bounded memory
 //! - `name`: names that stay below the root
 //! - `tree`: the directory in the making, touched only through descriptors
 //! - `unpack`: one entry after the other, whiteouts included
@@ -13,7 +13,7 @@ mod error;
 mod meter;
 mod name;
 mod pax;
-pub(crate) mod tape;
+pub(crate) mod tar_reader;
 mod tree;
 mod unpack;
 

@@ -5,10 +5,10 @@
 //!
 //! # Layout
 //! - `config`, `credentials`, `progress`, `image`, `error`: what callers see
-//! - `reference`, `digest`, `manifest`: the words of the trade
+//! - `reference`, `digest`, `manifest`: the OCI distribution types
 //! - `registry`: the network side
 //! - `layer`: from a compressed tar to a directory
-//! - `store`: the folder, who uses what of it, and its garbage
+//! - `store`: the layer folder, who uses which layer, and garbage collection
 //! - `pull`, `import`: the two ways in
 
 mod config;

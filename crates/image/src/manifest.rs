@@ -181,7 +181,9 @@ pub(crate) fn configuration(bytes: &[u8], layers: usize) -> Result<(Settings, Ve
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
-    serde_json::from_slice(bytes).map_err(|error| malformed(what, error.to_string()))
+    // The error repeats what it does not like, however long that is.
+    serde_json::from_slice(bytes)
+        .map_err(|error| malformed(what, printable(&error.to_string(), 200)))
 }
 
 pub(crate) fn malformed(what: &str, reason: impl Into<String>) -> Error {
@@ -191,7 +193,7 @@ pub(crate) fn malformed(what: &str, reason: impl Into<String>) -> Error {
     }
 }
 
-/// A stranger's text, fit for one line of a log.
+/// Untrusted text, made fit for one line of a log.
 pub(crate) fn printable(text: &str, longest: usize) -> String {
     let clean = |char: char| if char.is_control() { ' ' } else { char };
     text.chars().take(longest).map(clean).collect()
@@ -258,6 +260,13 @@ mod tests {
         for bad in ["", "{}", "[]", r#"{"schemaVersion":1,"fsLayers":[]}"#] {
             assert!(Manifest::parse(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_refusal_does_not_repeat_the_document() {
+        let text = format!(r#"{{"schemaVersion":"{}"}}"#, "x".repeat(1 << 20));
+        let error = Manifest::parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.len() < 500, "{} bytes", error.len());
     }
 
     #[test]

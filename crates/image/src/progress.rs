@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// Told at most a few times a second.
+/// Called at most a few times a second.
 pub trait Progress: Send + Sync {
     /// One thing that happened, for a log.
     fn line(&self, text: &str);
@@ -13,7 +13,7 @@ pub trait Progress: Send + Sync {
     fn bytes(&self, done: u64, total: u64);
 }
 
-/// For those who do not want to know.
+/// Reports nothing.
 impl Progress for () {
     fn line(&self, _: &str) {}
     fn bytes(&self, _: u64, _: u64) {}
@@ -23,12 +23,12 @@ const EVERY: Duration = Duration::from_millis(250);
 
 /// Counted by whoever works, read by who reports.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ProgressCounter {
     done: AtomicU64,
     total: AtomicU64,
 }
 
-impl Tally {
+impl ProgressCounter {
     pub(crate) fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -53,11 +53,11 @@ impl Tally {
         progress: &dyn Progress,
         work: impl Future<Output = T>,
     ) -> T {
-        let mut told = (0, 0);
-        let mut tell = || {
+        let mut last = (0, 0);
+        let mut report_change = || {
             let now = self.now();
-            if now != told {
-                told = now;
+            if now != last {
+                last = now;
                 progress.bytes(now.0, now.1);
             }
         };
@@ -66,10 +66,10 @@ impl Tally {
         loop {
             tokio::select! {
                 done = &mut work => {
-                    tell();
+                    report_change();
                     return done;
                 }
-                _ = ticks.tick() => tell(),
+                _ = ticks.tick() => report_change(),
             }
         }
     }

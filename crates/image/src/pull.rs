@@ -1,4 +1,4 @@
-//! From a reference to an image.
+//! Pulls an image by its reference.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::{
     digest::Digest,
     error::blocking,
     manifest::{Descriptor, configuration, malformed},
-    progress::Tally,
+    progress::ProgressCounter,
     reference::Reference,
     registry::Session,
-    store::{Input, Remembered},
+    store::{Input, ResolvedReference},
 };
 
 /// One layer of an image that is being pulled.
-struct Wanted {
+struct LayerToPull {
     descriptor: Descriptor,
     diff_id: Digest,
 }
@@ -36,11 +36,11 @@ impl ImageStore {
             progress.line(&format!("{reference} is already here"));
             return Ok(image);
         }
-        let tally = Arc::new(Tally::default());
-        let work = self.fetch(&reference, credentials, &tally, progress);
+        let counter = Arc::new(ProgressCounter::default());
+        let work = self.fetch(&reference, credentials, &counter, progress);
         let total = self.inner.config.timeouts.total;
         let bounded = tokio::time::timeout(total, work);
-        match tally.report(progress, bounded).await {
+        match counter.report(progress, bounded).await {
             Ok(done) => done,
             Err(_) => Err(Error::Late {
                 seconds: total.as_secs(),
@@ -53,10 +53,10 @@ impl ImageStore {
         reference: &Reference,
         credentials: Option<&Credentials>,
     ) -> Result<Option<Image>> {
-        let key = self.inner.memory.key(reference, credentials);
+        let key = self.inner.references.key(reference, credentials);
         let store = self.clone();
         blocking(move || {
-            let Some(found) = store.inner.memory.recall(&key) else {
+            let Some(found) = store.inner.references.get(&key) else {
                 return Ok(None);
             };
             let _pinned = store.inner.pins.pin(&found.layers);
@@ -69,7 +69,7 @@ impl ImageStore {
         &self,
         reference: &Reference,
         credentials: Option<&Credentials>,
-        tally: &Arc<Tally>,
+        counter: &Arc<ProgressCounter>,
         progress: &dyn Progress,
     ) -> Result<Image> {
         progress.line(&format!("Pulling {reference}"));
@@ -78,34 +78,34 @@ impl ImageStore {
         let config = session.config(&manifest.config).await?;
         let (settings, diff_ids) = configuration(&config, manifest.layers.len())?;
         let _pinned = inner.pins.pin(&diff_ids);
-        let wanted: Vec<Wanted> = std::iter::zip(manifest.layers, diff_ids.iter().cloned())
-            .map(|(descriptor, diff_id)| Wanted {
+        let wanted: Vec<LayerToPull> = std::iter::zip(manifest.layers, diff_ids.iter().cloned())
+            .map(|(descriptor, diff_id)| LayerToPull {
                 descriptor,
                 diff_id,
             })
             .collect();
         for layer in &wanted {
             self.check_size(&layer.descriptor)?;
-            tally.expect(layer.descriptor.size);
+            counter.expect(layer.descriptor.size);
         }
         let layers = wanted
             .iter()
-            .map(|layer| self.layer(&session, reference, layer, tally, progress));
+            .map(|layer| self.layer(&session, reference, layer, counter, progress));
         let () = stream::iter(layers.collect::<Vec<_>>())
             .buffer_unordered(inner.config.parallel.max(1))
             .try_collect()
             .await?;
-        let found = Remembered {
+        let found = ResolvedReference {
             reference: reference.to_string(),
             digest: digest.to_string(),
             layers: diff_ids,
             settings,
         };
-        let key = inner.memory.key(reference, credentials);
+        let key = inner.references.key(reference, credentials);
         let store = self.clone();
         let image = blocking(move || {
             let image = store.inner.assemble(&found)?;
-            store.inner.memory.remember(&key, &found)?;
+            store.inner.references.put(&key, &found)?;
             Ok(image)
         })
         .await?;
@@ -133,12 +133,12 @@ impl ImageStore {
         &self,
         session: &Session,
         reference: &Reference,
-        wanted: &Wanted,
-        tally: &Arc<Tally>,
+        wanted: &LayerToPull,
+        counter: &Arc<ProgressCounter>,
         progress: &dyn Progress,
     ) -> Result<()> {
         let inner = &self.inner;
-        let Wanted {
+        let LayerToPull {
             descriptor,
             diff_id,
         } = wanted;
@@ -146,7 +146,7 @@ impl ImageStore {
         let _worker = inner.workers.acquire().await.map_err(|_| Error::GivenUp)?;
         let size = descriptor.size;
         if inner.is_proven(diff_id, &reference.registry, &descriptor.digest) {
-            tally.advance(size);
+            counter.advance(size);
             return Ok(());
         }
         let free = inner.room()?;
@@ -156,13 +156,13 @@ impl ImageStore {
         let temporary = inner.temporary();
         let min_free = inner.config.min_free_disk;
         let blob = session
-            .blob(descriptor, &temporary, min_free, tally)
+            .blob(descriptor, &temporary, min_free, counter)
             .await?;
         let input = Input {
             file: Arc::new(blob.file),
             offset: 0,
             size: blob.size,
-            tally: None,
+            counter: None,
         };
         self.install(input, Some(diff_id.clone())).await?;
         let store = self.clone();

@@ -60,17 +60,17 @@ impl Reference {
         if repository.chars().any(|char| char.is_ascii_uppercase()) {
             return Err(bad("names of images are lower case"));
         }
-        if repository.len() > MAX_REPOSITORY || !repository.split('/').all(is_component) {
-            return Err(bad(
-                "it is not a name such as debian, debian:12 or ghcr.io/owner/name:tag",
-            ));
-        }
         let official = registry == DOCKER_HUB && !repository.contains('/');
         let repository = if official {
             format!("library/{repository}")
         } else {
             repository.to_owned()
         };
+        if repository.len() > MAX_REPOSITORY || !repository.split('/').all(is_component) {
+            return Err(bad(
+                "it is not a name such as debian, debian:12 or ghcr.io/owner/name:tag",
+            ));
+        }
         let tag = match (tag, &digest) {
             (Some(tag), _) => Some(tag.to_owned()),
             (None, Some(_)) => None,
@@ -107,11 +107,11 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Whether the first part of a name is a registry rather than a user of Docker Hub.
+/// Whether the first part of a name is a registry rather than a user of Docker Hub. Capitals alone do
+/// not make one, unlike with Docker: registries are kept in lower case, and so would mean a user of
+/// Docker Hub to whoever reads the name again.
 fn is_registry(first: &str) -> bool {
-    first == "localhost"
-        || first.contains(['.', ':'])
-        || first.chars().any(|char| char.is_ascii_uppercase())
+    first.eq_ignore_ascii_case("localhost") || first.contains(['.', ':'])
 }
 
 /// `host` or `host:port`, the host a name, an IPv4 address or an IPv6 address in brackets.
@@ -195,6 +195,7 @@ mod tests {
         assert_eq!(read("[::1]:5000/a"), "[::1]:5000/a:latest");
         assert_eq!(read("GHCR.io/owner/name:v1.0"), "ghcr.io/owner/name:v1.0");
         assert_eq!(read("local/a"), "docker.io/local/a:latest");
+        assert_eq!(read("LOCALHOST/a"), "localhost/a:latest");
     }
 
     #[test]
@@ -212,6 +213,7 @@ mod tests {
         for bad in [
             "",
             "Debian",
+            "Owner/name",
             "debian:",
             "debian: 12",
             "debian@12",
@@ -232,6 +234,8 @@ mod tests {
             "a..b",
             "[::1/a",
             &"a".repeat(300),
+            // With library/ before it, it is longer than a name can be.
+            &"a".repeat(250),
         ] {
             assert!(Reference::parse(bad).is_err(), "{bad}");
         }

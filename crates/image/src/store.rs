@@ -1,10 +1,10 @@
-//! The folder: layers by content, and what references meant.
+//! The store: layers by content, and a cache of resolved references.
 //!
 //! ```text
 //! layers/<diff id>/         one unpacked layer; a name means that it is whole
 //! sources/<diff id>/        where the layer was proven to come from; the time is its last use
 //! manifests/<key>.json      what a reference meant to somebody
-//! key                       makes the keys of manifests tell nothing about credentials
+//! key                       keyed hash: file names of manifests reveal nothing about credentials
 //! tmp/                      work under way; emptied at start
 //! ```
 
@@ -12,8 +12,8 @@ mod collect;
 mod implied;
 mod install;
 mod locks;
-mod memory;
 mod pins;
+mod reference_cache;
 mod sources;
 
 use std::{
@@ -30,10 +30,10 @@ use std::{
 use tokio::sync::Semaphore;
 
 pub(crate) use self::{
-    install::{GiveUp, Input},
-    memory::Remembered,
+    install::{CancelOnDrop, Input},
+    reference_cache::ResolvedReference,
 };
-use self::{locks::Locks, memory::Memory, pins::Pins};
+use self::{locks::Locks, pins::Pins, reference_cache::ReferenceCache};
 use crate::{
     Image, ImageConfig, Result,
     digest::Digest,
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     dir: PathBuf,
     pub(crate) config: ImageConfig,
     pub(crate) registries: Registries,
-    pub(crate) memory: Memory,
+    pub(crate) references: ReferenceCache,
     /// One download or unpacking per layer.
     pub(crate) locks: Locks,
     /// Layers that a pull under way counts on: not garbage, whatever their age.
@@ -78,13 +78,13 @@ impl ImageStore {
         for name in ["tmp", "layers", "sources", "manifests"] {
             make_folder(&dir.join(name))?;
         }
-        let memory = Memory::open(&dir)?;
+        let references = ReferenceCache::open(&dir)?;
         let workers = Semaphore::new(config.parallel.max(1));
         let inner = Inner {
             dir,
             config,
             registries,
-            memory,
+            references,
             locks: Locks::default(),
             pins: Pins::default(),
             workers,
@@ -136,7 +136,7 @@ impl Inner {
     }
 
     /// The image that these layers make, if all are here, which counts as a use of them.
-    pub(crate) fn assemble(&self, found: &Remembered) -> Result<Option<Image>> {
+    pub(crate) fn assemble(&self, found: &ResolvedReference) -> Result<Option<Image>> {
         let here = |digest: &Digest| self.layer(digest).is_dir();
         if !found.layers.iter().all(here) {
             return Ok(None);

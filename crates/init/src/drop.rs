@@ -1,4 +1,4 @@
-//! Giving up power. The order matters: each step needs what the next one takes away.
+//! Drops privileges. The order matters: each step needs what the next one takes away.
 
 use std::io;
 

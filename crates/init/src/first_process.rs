@@ -1,4 +1,4 @@
-//! The sandbox's first process: finishes the root from inside, gives up all power, becomes envd.
+//! The sandbox's first process: finishes the root from inside, drops all privileges, becomes envd.
 
 use std::{
     convert::Infallible,
@@ -19,9 +19,8 @@ use soulbox_types::guest::{CONFIG_FD, InitSpec, READY_FD};
 use crate::{
     drop,
     error::{Context, Failure},
-    inside,
-    pieces::Pieces,
-    root,
+    host_mounts::HostMounts,
+    inside, root,
 };
 
 pub(crate) fn become_envd(
@@ -29,9 +28,9 @@ pub(crate) fn become_envd(
     envd: &File,
     user_namespace: &OwnedFd,
     overlays: &[(PathBuf, OwnedFd)],
-    pieces: &Pieces,
+    host_mounts: &HostMounts,
 ) -> Failure {
-    match prepare(spec, envd, user_namespace, overlays, pieces) {
+    match prepare(spec, envd, user_namespace, overlays, host_mounts) {
         Ok(never) => match never {},
         Err(failure) => failure,
     }
@@ -42,13 +41,13 @@ fn prepare(
     envd: &File,
     user_namespace: &OwnedFd,
     overlays: &[(PathBuf, OwnedFd)],
-    pieces: &Pieces,
+    host_mounts: &HostMounts,
 ) -> Result<Infallible, Failure> {
     // Our own session: no terminal of the host can be ours.
     rustix::process::setsid().at("session")?;
     rustix::system::sethostname(spec.hostname.as_bytes()).at("host name")?;
     enter_root(&root::path(spec))?;
-    inside::finish(spec, overlays, pieces)?;
+    inside::finish(spec, overlays, host_mounts)?;
     let config = config_file(spec)?;
 
     move_into_link_name_space(user_namespace.as_fd(), Some(LinkNameSpaceType::User))

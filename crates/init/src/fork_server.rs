@@ -63,7 +63,7 @@ pub(crate) fn serve() -> Result<Role, Failure> {
 }
 
 /// `None` at the end; `Some(None)` for a message without the two streams.
-#[expect(clippy::option_option, reason = "private, and told apart at once")]
+#[expect(clippy::option_option, reason = "private, and matched at once")]
 fn receive() -> io::Result<Option<Option<[OwnedFd; 2]>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -18,8 +18,8 @@ use soulbox_types::guest::{InitSpec, TERMINALS};
 
 use crate::{
     error::{Context, Failure},
+    host_mounts::HostMounts,
     mounts::{attach, attach_at, memory, new_filesystem},
-    pieces::Pieces,
     root::as_sandbox_root,
 };
 
@@ -39,13 +39,13 @@ const CLOSED: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID
 pub(crate) fn finish(
     spec: &InitSpec,
     overlays: &[(PathBuf, OwnedFd)],
-    pieces: &Pieces,
+    host_mounts: &HostMounts,
 ) -> Result<(), Failure> {
     for (target, overlay) in overlays {
         attach(overlay, target).at_with("attach overlay", || target.display().to_string())?;
     }
-    mount_dev(spec, pieces)?;
-    mount_sys(pieces)?;
+    mount_dev(spec, host_mounts)?;
+    mount_sys(host_mounts)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
     memory(
         Path::new("/run"),
@@ -55,8 +55,8 @@ pub(crate) fn finish(
         attributes,
     )
     .at("/run")?;
-    mount_proc(spec, pieces)?;
-    for (target, volume) in &pieces.volumes {
+    mount_proc(spec, host_mounts)?;
+    for (target, volume) in &host_mounts.volumes {
         let named = || target.display().to_string();
         let place = as_sandbox_root(spec.id_base, || directory_without_links(target))
             .at_with("place of volume", named)?;
@@ -84,11 +84,11 @@ fn directory_without_links(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(here)
 }
 
-fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
+fn mount_dev(spec: &InitSpec, host_mounts: &HostMounts) -> Result<(), Failure> {
     let step = "/dev";
     let dev = Path::new("/dev");
-    attach(&pieces.dev, dev).at(step)?;
-    for (name, device) in &pieces.devices {
+    attach(&host_mounts.dev, dev).at(step)?;
+    for (name, device) in &host_mounts.devices {
         attach(device, &dev.join(name)).at_with(step, || (*name).to_owned())?;
     }
     as_sandbox_root(spec.id_base, || {
@@ -119,20 +119,20 @@ fn mount_dev(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
     .at("/dev/shm")
 }
 
-fn mount_sys(pieces: &Pieces) -> Result<(), Failure> {
+fn mount_sys(host_mounts: &HostMounts) -> Result<(), Failure> {
     let step = "/sys";
     let sys = Path::new("/sys");
-    attach(&pieces.sys, sys).at(step)?;
-    for (place, piece) in &pieces.shown {
+    attach(&host_mounts.sys, sys).at(step)?;
+    for (place, mount) in &host_mounts.shown {
         let target = sys.join(place);
-        attach(piece, &target).at_with(step, || target.display().to_string())?;
+        attach(mount, &target).at_with(step, || target.display().to_string())?;
     }
     Ok(())
 }
 
 /// A fresh `/proc` of the new pid namespace. It belongs to the host's user namespace, so its
 /// sysctls are not writable inside; hiding the rest is a second wall.
-fn mount_proc(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
+fn mount_proc(spec: &InitSpec, host_mounts: &HostMounts) -> Result<(), Failure> {
     let step = "/proc";
     attach(
         &new_filesystem("proc", &[], CLOSED).at(step)?,
@@ -146,32 +146,32 @@ fn mount_proc(spec: &InitSpec, pieces: &Pieces) -> Result<(), Failure> {
         }
     }
     attach(
-        &pieces.boot_id,
+        &host_mounts.boot_id,
         Path::new("/proc/sys/kernel/random/boot_id"),
     )
     .at(step)?;
-    let (mut directories, mut files) = (Cover::new(&pieces.empty), Cover::new(&pieces.null));
+    let (mut directories, mut files) =
+        (Mask::new(&host_mounts.empty), Mask::new(&host_mounts.null));
     for path in &spec.masked {
-        let cover = match fs::metadata(path) {
+        let mask = match fs::metadata(path) {
             Ok(found) if found.is_dir() => &mut directories,
             Ok(_) => &mut files,
             Err(_) => continue,
         };
-        cover
-            .hide(path)
+        mask.apply(path)
             .at_with(step, || path.display().to_string())?;
     }
     Ok(())
 }
 
-/// What things are hidden behind.
-struct Cover<'a> {
+/// A mount that masks paths (OCI: `maskedPaths`).
+struct Mask<'a> {
     mount: &'a OwnedFd,
     /// Where it is attached. From then on only copies of it can be.
     attached: Option<&'a Path>,
 }
 
-impl<'a> Cover<'a> {
+impl<'a> Mask<'a> {
     fn new(mount: &'a OwnedFd) -> Self {
         Self {
             mount,
@@ -179,7 +179,7 @@ impl<'a> Cover<'a> {
         }
     }
 
-    fn hide(&mut self, path: &'a Path) -> std::io::Result<()> {
+    fn apply(&mut self, path: &'a Path) -> std::io::Result<()> {
         let Some(first) = self.attached else {
             self.attached = Some(path);
             return attach(self.mount, path);

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! init (real root)                      first process (real root, then root of the sandbox)
-//!   read the berth
+//!   read the prepared slot
 //!   join the cgroups, the network namespace; resource limits
 //!   make the user namespace
 //!   wait for the spec: long, if it is ahead of its time
@@ -33,10 +33,10 @@ mod error;
 mod export;
 mod first_process;
 mod fork_server;
+mod host_mounts;
 mod inside;
 mod limits;
 mod mounts;
-mod pieces;
 mod root;
 mod user_namespace;
 
@@ -51,7 +51,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 use soulbox_sys::clone::{Cloned, Parent, clone_process, new_mount_namespace};
-use soulbox_types::guest::{BerthSpec, EXPORT, FORK_SERVER, InitSpec, InitStatus};
+use soulbox_types::guest::{EXPORT, FORK_SERVER, InitSpec, InitStatus, PreparedSpec};
 
 use crate::{
     error::{Context, Failure},
@@ -82,11 +82,11 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     let mut input = BufReader::new(std::io::stdin().take(MAX_SPEC_BYTES));
-    let berth: BerthSpec = read_line(&mut input)?;
-    join_cgroups(&berth)?;
-    enter_network(&berth)?;
+    let prepared: PreparedSpec = read_line(&mut input)?;
+    join_cgroups(&prepared)?;
+    enter_network(&prepared)?;
     limits::apply()?;
-    let user_namespace = user_namespace::create(berth.id_base)?;
+    let user_namespace = user_namespace::create(prepared.id_base)?;
     report(&InitStatus::Waiting);
     let Some(spec) = await_spec(&mut input)? else {
         return Ok(());
@@ -95,29 +95,29 @@ fn run() -> Result<(), Failure> {
     let envd = std::fs::File::open(&spec.envd).at("open envd")?;
     // Not ahead of time: it would not show what the host mounts meanwhile, such as volumes.
     new_mount_namespace().at("mount namespace")?;
-    let root::Assembled { inner, disk } = root::assemble(&spec, &user_namespace)?;
-    let pieces = pieces::collect(&spec, &user_namespace)?;
+    let root::Root { inner, disk } = root::assemble(&spec, &user_namespace)?;
+    let host_mounts = host_mounts::collect(&spec, &user_namespace)?;
 
     let namespaces =
         libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
-    let (told, tell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at("pipe")?;
+    let (reported, report_sent) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).at("pipe")?;
     match clone_process(namespaces, Parent::Grandparent).at("clone the first process")? {
         Cloned::Child => {
             // Our pid must be on record before envd says that it is ready on the same pipe.
-            drop(tell);
-            rustix::io::read(&told, &mut [0; 1]).at("wait for the report")?;
-            drop(told);
+            drop(report_sent);
+            rustix::io::read(&reported, &mut [0; 1]).at("wait for the report")?;
+            drop(reported);
             Err(first_process::become_envd(
                 &spec,
                 &envd,
                 &user_namespace,
                 &inner,
-                &pieces,
+                &host_mounts,
             ))
         }
         Cloned::Parent(pid) => {
             report(&InitStatus::Started { pid, disk });
-            drop(tell);
+            drop(report_sent);
             Ok(())
         }
     }
@@ -125,13 +125,13 @@ fn run() -> Result<(), Failure> {
 
 fn read_line<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<T, Failure> {
     let mut text = String::new();
-    input.read_line(&mut text).at("read the berth")?;
+    input.read_line(&mut text).at("read the prepared slot")?;
     serde_json::from_str(&text)
         .map_err(std::io::Error::other)
-        .at("parse the berth")
+        .at("parse the prepared slot")
 }
 
-/// `None`: the server is gone, or needs this berth no more.
+/// `None`: the server is gone, or needs this slot no more.
 fn await_spec(input: &mut impl Read) -> Result<Option<InitSpec>, Failure> {
     let mut text = String::new();
     input.read_to_string(&mut text).at("read the spec")?;
@@ -157,15 +157,16 @@ fn read_spec<T: serde::de::DeserializeOwned>() -> Result<T, Failure> {
 
 /// First of all, so that whatever this program uses is already counted to the sandbox, and the
 /// cgroup namespace made later has the sandbox's group as its root.
-fn join_cgroups(berth: &BerthSpec) -> Result<(), Failure> {
-    for file in &berth.cgroup_joins {
+fn join_cgroups(prepared: &PreparedSpec) -> Result<(), Failure> {
+    for file in &prepared.cgroup_joins {
         std::fs::write(file, "0").at("join cgroup")?;
     }
     Ok(())
 }
 
-fn enter_network(berth: &BerthSpec) -> Result<(), Failure> {
-    let namespace = std::fs::File::open(&berth.network_namespace).at("open network namespace")?;
+fn enter_network(prepared: &PreparedSpec) -> Result<(), Failure> {
+    let namespace =
+        std::fs::File::open(&prepared.network_namespace).at("open network namespace")?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
         .at("enter network namespace")
 }
@@ -173,7 +174,7 @@ fn enter_network(berth: &BerthSpec) -> Result<(), Failure> {
 fn report(status: &InitStatus) {
     if let Ok(mut line) = serde_json::to_vec(status) {
         line.push(b'\n');
-        // The reader may be gone (a killed server): there is nobody left to tell.
+        // The reader may be gone (a killed server): nobody is left to read it.
         let _gone = std::io::stdout().write_all(&line);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn path(spec: &InitSpec) -> PathBuf {
 }
 
 /// What is put together.
-pub(crate) struct Assembled {
+pub(crate) struct Root {
     /// All overlays but the root's, with their places inside.
     pub(crate) inner: Vec<(PathBuf, OwnedFd)>,
     /// The kernel's name of the device that the disk is on.
@@ -46,7 +46,7 @@ pub(crate) struct Assembled {
 }
 
 /// Mounts overlay 0 on the root's place.
-pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<Assembled, Failure> {
+pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<Root, Failure> {
     // Nothing that we mount may show up on the host, and nothing the host mounts here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).at("private mounts")?;
@@ -71,7 +71,7 @@ pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<Asse
             inner.push((overlay.target.clone(), mounted));
         }
     }
-    Ok(Assembled { inner, disk })
+    Ok(Root { inner, disk })
 }
 
 fn attach_shifted(

@@ -21,20 +21,20 @@ pub(crate) struct Context {
     pub(crate) cwd: String,
     launcher: Rc<Launcher>,
     home: PathBuf,
-    /// Who holds this runs; the others wait in order. Locked before `kernel` is changed.
-    pub(crate) turn: Mutex<Turn>,
+    /// The holder of this lock executes; the others wait in order. Locked before `kernel` is changed.
+    pub(crate) state: Mutex<KernelState>,
     kernel: RefCell<Option<Rc<Kernel>>>,
     removed: Cell<bool>,
 }
 
-/// What is known about the kernel that is up, by whoever's turn it is.
+/// What is known about the running kernel; guarded by the execution lock.
 #[derive(Default)]
-pub(crate) struct Turn {
+pub(crate) struct KernelState {
     /// The sandbox's variables, once they were set in this kernel.
     pub(crate) globals: Option<Variables>,
     /// Whether a cell was sent to this kernel: it may have state.
     pub(crate) used: bool,
-    /// Something that the next run must be told: its state is not what it expects.
+    /// A notice for the next run: the kernel's state is not what it expects.
     pub(crate) notice: Option<String>,
 }
 
@@ -51,32 +51,32 @@ impl Context {
             cwd,
             launcher,
             home,
-            turn: Mutex::default(),
+            state: Mutex::default(),
             kernel: RefCell::default(),
             removed: Cell::new(false),
         }
     }
 
     /// The kernel, started if there is none that lives.
-    pub(crate) async fn kernel(&self, turn: &mut Turn) -> Result<Rc<Kernel>, Error> {
+    pub(crate) async fn kernel(&self, state: &mut KernelState) -> Result<Rc<Kernel>, Error> {
         let known = self.kernel.borrow().clone();
         if let Some(kernel) = known {
             match kernel.process().exit() {
                 None => return Ok(kernel),
                 Some(exit) if !kernel.process().was_ended_by_us() => {
-                    turn.notice = Some(exit.reason());
+                    state.notice = Some(exit.reason());
                 }
                 Some(_) => {}
             }
         }
-        self.start(turn).await
+        self.start(state).await
     }
 
     /// A fresh kernel in place of whatever there was.
-    pub(crate) async fn start(&self, turn: &mut Turn) -> Result<Rc<Kernel>, Error> {
+    pub(crate) async fn start(&self, state: &mut KernelState) -> Result<Rc<Kernel>, Error> {
         self.end_kernel();
-        turn.globals = None;
-        turn.used = false;
+        state.globals = None;
+        state.used = false;
         let kernel = Rc::new(self.launcher.start(&self.language, &self.folder()).await?);
         // Removed while it was starting: nobody would ever end it.
         if !self.removed.get() {
@@ -90,7 +90,7 @@ impl Context {
     pub(crate) async fn renew_unused(&self) -> Result<(), Error> {
         let unused = || {
             let has_kernel = self.kernel.borrow().is_some() && !self.removed.get();
-            has_kernel && self.turn.try_lock().is_ok_and(|turn| !turn.used)
+            has_kernel && self.state.try_lock().is_ok_and(|state| !state.used)
         };
         if !unused() {
             return Ok(());
@@ -104,11 +104,11 @@ impl Context {
     }
 
     pub(crate) async fn restart(&self) -> Result<(), Error> {
-        // Whatever runs in it ends with the kernel, and so the turn comes.
+        // Whatever runs in it ends with the kernel, which releases the lock.
         self.end_kernel();
-        let mut turn = self.turn.lock().await;
-        turn.notice = None;
-        self.start(&mut turn).await.map(|_| ())
+        let mut state = self.state.lock().await;
+        state.notice = None;
+        self.start(&mut state).await.map(|_| ())
     }
 
     pub(crate) fn remove(&self) {

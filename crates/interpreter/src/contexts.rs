@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc};
 use tokio::sync::Mutex;
 
 use crate::{
-    context::{Context, Turn},
+    context::{Context, KernelState},
     kernel::{self, Launcher},
     language::Language,
 };
@@ -64,7 +64,7 @@ impl Contexts {
         cwd: Option<String>,
     ) -> Result<Rc<Context>, Error> {
         let context = self.prepare(language, cwd)?;
-        context.start(&mut Turn::default()).await?;
+        context.start(&mut KernelState::default()).await?;
         self.list.borrow_mut().push(Rc::clone(&context));
         Ok(context)
     }

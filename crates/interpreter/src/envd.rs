@@ -8,7 +8,7 @@ use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_ANSWER: usize = 4 << 20;
 
 pub(crate) type Variables = BTreeMap<String, String>;
@@ -29,7 +29,7 @@ pub(crate) enum Error {
 
 /// Asks envd. The token is the one that the client sent us, if it sent one.
 pub(crate) async fn variables(port: u16, token: Option<&HeaderValue>) -> Result<Variables, Error> {
-    timeout(PATIENCE, ask(port, token))
+    timeout(TIMEOUT, ask(port, token))
         .await
         .map_err(|_| Error::Silent)?
 }

@@ -1,7 +1,7 @@
 //! Kernels: a process that runs cells one after the other and keeps what they made.
 //!
 //! Two kinds: whatever speaks Jupyter's protocol ([`jupyter`]), and a shell that needs no more than
-//! pipes ([`bash`]). Both tell of an execution in [`Event`]s.
+//! pipes ([`bash`]). Both report an execution as [`Event`]s.
 
 mod bash;
 mod jupyter;
@@ -79,7 +79,7 @@ pub(crate) enum Mode {
 }
 
 impl Kernel {
-    pub(crate) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, Lost> {
+    pub(crate) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, KernelLost> {
         match self {
             Self::Jupyter(kernel) => kernel.execute(code, mode).await,
             Self::Bash(kernel) => kernel.execute(code, mode).await,
@@ -104,7 +104,7 @@ impl Kernel {
 /// The connection to the kernel is gone: as a rule, because the kernel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the connection to the kernel was lost")]
-pub(crate) struct Lost;
+pub(crate) struct KernelLost;
 
 impl Execution {
     fn channel() -> (mpsc::Sender<Step>, Self) {
@@ -113,16 +113,16 @@ impl Execution {
     }
 
     /// The next event, or how the cell ended. Can be cancelled.
-    pub(crate) async fn next(&mut self) -> Result<Next, Lost> {
+    pub(crate) async fn next(&mut self) -> Result<Next, KernelLost> {
         match self.steps.recv().await {
             Some(Step::Event(event)) => Ok(Next::Event(event)),
             Some(Step::End(outcome)) => Ok(Next::End(outcome)),
-            None => Err(Lost),
+            None => Err(KernelLost),
         }
     }
 
     /// Waits for the end and throws the events away.
-    pub(crate) async fn finish(mut self) -> Result<Outcome, Lost> {
+    pub(crate) async fn finish(mut self) -> Result<Outcome, KernelLost> {
         loop {
             if let Next::End(outcome) = self.next().await? {
                 return Ok(outcome);

@@ -1,4 +1,4 @@
-//! Gives memory back: every interpreter is idle most of the time.
+//! Returns free memory to the kernel: every interpreter is idle most of the time.
 
 #![expect(unsafe_code, reason = "the C library's heap has no safe interface")]
 

@@ -1,4 +1,4 @@
-//! What the program is told when it starts: flags first, then environment variables.
+//! The program's options: flags first, then environment variables.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub(crate) struct Options {
     pub(crate) files: PathBuf,
     /// Sockets and connection files.
     pub(crate) state: PathBuf,
-    /// Where contexts are unless told otherwise.
+    /// Where contexts are by default.
     pub(crate) home: PathBuf,
     pub(crate) zygotes: bool,
     /// Start the server again when it ends.

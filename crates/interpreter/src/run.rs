@@ -1,7 +1,7 @@
 //! One execution, from its place in the queue to the last line of the answer.
 //!
-//! Whoever asked may go away at any moment: the lines' channel is then closed. A run that waits
-//! leaves the queue; one that executes is interrupted, and its turn ends when the kernel is free.
+//! The client may disconnect at any moment: the lines' channel is then closed. A run that waits leaves
+//! the queue; one that executes is interrupted, and releases the lock when the kernel is free.
 
 use std::{future::Future, rc::Rc, time::Duration};
 
@@ -13,14 +13,14 @@ use tokio::{
 };
 
 use crate::{
-    context::{Context, Turn},
+    context::{Context, KernelState},
     envd::{self, Variables},
-    kernel::{Event, Execution, Exit, Failure, Kernel, Lost, Mode, Next, Outcome, Stream},
+    kernel::{Event, Execution, Exit, Failure, Kernel, KernelLost, Mode, Next, Outcome, Stream},
     language::Changes,
     ndjson,
 };
 
-/// A client that takes nothing for so long while it is only told an end is not there any more.
+/// A client that takes nothing for so long while it only has to receive an end is considered gone.
 const STALLED: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Setting variables takes milliseconds; a kernel that needs longer is busy with something else.
@@ -29,7 +29,7 @@ const SILENT: Duration = Duration::from_secs(10);
 const INTERRUPTS: u32 = 6;
 const INTERRUPT_PAUSE: Duration = Duration::from_secs(2);
 /// A kernel's death and the end of its output are seen apart.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const FINAL_OUTPUT_WAIT: Duration = Duration::from_millis(200);
 
 pub(crate) struct Request {
     pub(crate) code: String,
@@ -38,31 +38,31 @@ pub(crate) struct Request {
     pub(crate) envd_port: u16,
 }
 
-/// The client went away.
-struct Gone;
+/// The client disconnected.
+struct ClientGone;
 
 struct Client(mpsc::Sender<Bytes>);
 
 impl Client {
     /// Waits for a client that takes its time, but not for ever.
-    async fn send(&self, line: Bytes) -> Result<(), Gone> {
+    async fn send(&self, line: Bytes) -> Result<(), ClientGone> {
         match timeout(STALLED, self.0.send(line)).await {
-            Ok(sent) => sent.map_err(|_| Gone),
-            Err(_) => Err(Gone),
+            Ok(sent) => sent.map_err(|_| ClientGone),
+            Err(_) => Err(ClientGone),
         }
     }
 
     /// Output waits as long as the client likes, and the kernel with it, unless the kernel is taken
     /// away in the meantime.
-    async fn stream(&self, line: Bytes, kernel: &Kernel) -> Result<(), Gone> {
+    async fn stream(&self, line: Bytes, kernel: &Kernel) -> Result<(), ClientGone> {
         let taken_away = async {
             kernel.process().exited().await;
             sleep(STALLED).await;
         };
         tokio::select! {
             biased;
-            sent = self.0.send(line) => sent.map_err(|_| Gone),
-            () = taken_away => Err(Gone),
+            sent = self.0.send(line) => sent.map_err(|_| ClientGone),
+            () = taken_away => Err(ClientGone),
         }
     }
 
@@ -71,18 +71,18 @@ impl Client {
         let _full_or_gone = self.0.try_send(ndjson::keepalive());
     }
 
-    async fn fail(&self, failure: &Failure) -> Result<(), Gone> {
+    async fn fail(&self, failure: &Failure) -> Result<(), ClientGone> {
         self.send(ndjson::error(failure)).await
     }
 
-    /// Waits for `work` and tells the client in the meantime that somebody is there.
-    async fn wait_for<T>(&self, work: impl Future<Output = T>) -> Result<T, Gone> {
+    /// Waits for `work` and sends keepalives to the client in the meantime.
+    async fn wait_for<T>(&self, work: impl Future<Output = T>) -> Result<T, ClientGone> {
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
-                () = self.0.closed() => return Err(Gone),
+                () = self.0.closed() => return Err(ClientGone),
                 () = sleep(KEEPALIVE) => self.keep_alive(),
             }
         }
@@ -91,54 +91,54 @@ impl Client {
 
 pub(crate) async fn run(context: Rc<Context>, request: Request, lines: mpsc::Sender<Bytes>) {
     let client = Client(lines);
-    let Ok(mut turn) = client.wait_for(context.turn.lock()).await else {
+    let Ok(mut state) = client.wait_for(context.state.lock()).await else {
         return;
     };
-    let shown = show(&context, &mut turn, &request, &client).await;
+    let shown = execute(&context, &mut state, &request, &client).await;
     if shown.is_ok() {
         let _gone = client.send(ndjson::end()).await;
     }
     // The answer ends here; what follows is for the next run.
     drop(client);
-    restore(&context, &mut turn, &request.variables).await;
+    restore(&context, &mut state, &request.variables).await;
 }
 
-async fn show(
+async fn execute(
     context: &Context,
-    turn: &mut Turn,
+    state: &mut KernelState,
     request: &Request,
     client: &Client,
-) -> Result<(), Gone> {
+) -> Result<(), ClientGone> {
     if context.is_removed() {
         return client.fail(&closed()).await;
     }
-    let kernel = match client.wait_for(context.kernel(turn)).await? {
+    let kernel = match client.wait_for(context.kernel(state)).await? {
         Ok(kernel) => kernel,
         Err(error) => {
             let text = format!("Failed to send execution request: {error}");
             return client.fail(&Failure::new("WebSocketError", text)).await;
         }
     };
-    turn.used = true;
+    state.used = true;
     client
-        .wait_for(prepare(context, turn, request, &kernel))
+        .wait_for(prepare(context, state, request, &kernel))
         .await?;
 
     let Ok(execution) = kernel.execute(&request.code, Mode::Visible).await else {
-        return lost(context, turn, &kernel, client).await;
+        return lost(context, state, &kernel, client).await;
     };
-    follow(context, turn, &kernel, execution, client).await
+    follow(context, state, &kernel, execution, client).await
 }
 
 /// Sets the sandbox's variables, once per kernel, and this run's own.
-async fn prepare(context: &Context, turn: &mut Turn, request: &Request, kernel: &Kernel) {
+async fn prepare(context: &Context, state: &mut KernelState, request: &Request, kernel: &Kernel) {
     let mut changes = Changes::new();
-    if turn.globals.is_none() {
+    if state.globals.is_none() {
         // Without them the run goes on; the next one asks again.
         match envd::variables(request.envd_port, request.token.as_ref()).await {
             Ok(globals) => {
                 changes.extend(globals.iter().map(|(k, v)| (k.clone(), Some(v.clone()))));
-                turn.globals = Some(globals);
+                state.globals = Some(globals);
             }
             Err(error) => eprintln!("soulbox-interpreter: no variables: {error}"),
         }
@@ -149,16 +149,16 @@ async fn prepare(context: &Context, turn: &mut Turn, request: &Request, kernel: 
 }
 
 /// Takes a run's variables back: to the sandbox's value, or away.
-async fn restore(context: &Context, turn: &mut Turn, variables: &Variables) {
+async fn restore(context: &Context, state: &mut KernelState, variables: &Variables) {
     if variables.is_empty() || context.is_removed() {
         return;
     }
-    let globals = turn.globals.clone().unwrap_or_default();
+    let globals = state.globals.clone().unwrap_or_default();
     let changes = variables
         .keys()
         .map(|name| (name.clone(), globals.get(name).cloned()))
         .collect();
-    if let Ok(kernel) = context.kernel(turn).await {
+    if let Ok(kernel) = context.kernel(state).await {
         set(context, &kernel, &changes).await;
     }
 }
@@ -179,24 +179,24 @@ async fn set(context: &Context, kernel: &Kernel, changes: &Changes) {
 
 async fn follow(
     context: &Context,
-    turn: &mut Turn,
+    state: &mut KernelState,
     kernel: &Kernel,
     mut execution: Execution,
     client: &Client,
-) -> Result<(), Gone> {
+) -> Result<(), ClientGone> {
     loop {
         let next = tokio::select! {
             biased;
             () = client.0.closed() => {
-                stop(context, turn, kernel, execution).await;
-                return Err(Gone);
+                stop(context, state, kernel, execution).await;
+                return Err(ClientGone);
             }
             next = execution.next() => next,
             _ = kernel.process().exited() => {
                 // Its last output may still be on the way.
-                match timeout(LAST_WORDS, execution.next()).await {
+                match timeout(FINAL_OUTPUT_WAIT, execution.next()).await {
                     Ok(next) => next,
-                    Err(_) => Err(Lost),
+                    Err(_) => Err(KernelLost),
                 }
             }
             () = sleep(KEEPALIVE) => {
@@ -207,14 +207,14 @@ async fn follow(
         match next {
             Ok(Next::Event(event)) => {
                 let mut sent = client.stream(ndjson::event(&event), kernel).await;
-                if let Some(reason) = turn.notice.take() {
+                if let Some(reason) = state.notice.take() {
                     let text = format!("Context was restarted: {reason}\n");
                     let notice = ndjson::event(&Event::Text(Stream::Stderr, text));
                     sent = sent.and(client.stream(notice, kernel).await);
                 }
                 if sent.is_err() {
-                    stop(context, turn, kernel, execution).await;
-                    return Err(Gone);
+                    stop(context, state, kernel, execution).await;
+                    return Err(ClientGone);
                 }
             }
             Ok(Next::End(Outcome::Done)) => return Ok(()),
@@ -222,7 +222,7 @@ async fn follow(
                 let failure = Failure::new("ExecutionAborted", "Execution was aborted");
                 return client.fail(&failure).await;
             }
-            Err(Lost) => return lost(context, turn, kernel, client).await,
+            Err(KernelLost) => return lost(context, state, kernel, client).await,
         }
     }
 }
@@ -230,16 +230,16 @@ async fn follow(
 /// The kernel is gone under the run: says why, and has the next one ready.
 async fn lost(
     context: &Context,
-    turn: &mut Turn,
+    state: &mut KernelState,
     kernel: &Kernel,
     client: &Client,
-) -> Result<(), Gone> {
+) -> Result<(), ClientGone> {
     // A connection that broke before the process ended is a kernel that is ending.
     let exit = timeout(Duration::from_secs(2), kernel.process().exited()).await;
     if kernel.process().was_ended_by_us() || context.is_removed() {
         return client.fail(&closed()).await;
     }
-    let told = match exit {
+    let sent = match exit {
         // `exit` in a shell is no accident: it goes on with a new one.
         Ok(Exit::Code(_)) if context.language.is_bash() => Ok(()),
         Ok(exit) => {
@@ -251,16 +251,21 @@ async fn lost(
             client.fail(&Failure::new("WebSocketError", text)).await
         }
     };
-    let restarted = client.wait_for(context.start(turn)).await;
+    let restarted = client.wait_for(context.start(state)).await;
     if let Ok(Err(error)) = restarted {
         eprintln!("soulbox-interpreter: the kernel cannot be started again: {error}");
     }
-    told
+    sent
 }
 
 /// Nobody waits for the cell any more: it is interrupted until the kernel is free, and the kernel
 /// replaced when it does not care.
-async fn stop(context: &Context, turn: &mut Turn, kernel: &Kernel, mut execution: Execution) {
+async fn stop(
+    context: &Context,
+    state: &mut KernelState,
+    kernel: &Kernel,
+    mut execution: Execution,
+) {
     for _ in 0..INTERRUPTS {
         kernel.interrupt().await;
         let finished = timeout(INTERRUPT_PAUSE, async {
@@ -268,13 +273,13 @@ async fn stop(context: &Context, turn: &mut Turn, kernel: &Kernel, mut execution
                 match execution.next().await {
                     Ok(Next::Event(_)) => {}
                     Ok(Next::End(_)) => return Ok(()),
-                    Err(Lost) => return Err(Lost),
+                    Err(KernelLost) => return Err(KernelLost),
                 }
             }
         });
         match finished.await {
             Ok(Ok(())) => return,
-            Ok(Err(Lost)) => break,
+            Ok(Err(KernelLost)) => break,
             Err(_) => {}
         }
     }
@@ -285,10 +290,10 @@ async fn stop(context: &Context, turn: &mut Turn, kernel: &Kernel, mut execution
         Some(exit) => exit.reason(),
         None => "the cell before did not end when it was interrupted".to_owned(),
     };
-    if let Err(error) = context.start(turn).await {
+    if let Err(error) = context.start(state).await {
         eprintln!("soulbox-interpreter: the kernel cannot be started again: {error}");
     }
-    turn.notice = Some(reason);
+    state.notice = Some(reason);
 }
 
 fn closed() -> Failure {

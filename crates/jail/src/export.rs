@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::blocking::blocking;
+use soulbox_machine::blocking;
 
 /// A disk of some gigabytes on a busy machine.
 const LIMIT: Duration = Duration::from_mins(15);
@@ -43,7 +43,7 @@ pub(crate) async fn export(
     let unfinished = Unfinished(Some(target.to_owned()));
     let exported = timeout(LIMIT, copy(init, &spec)).await;
     let numbers = match exported.unwrap_or(Err(Error::Timeout {
-        what: "copying what the sandbox added",
+        what: "copying what the sandbox added".into(),
         limit: LIMIT,
     })) {
         Ok(numbers) => numbers,

@@ -12,7 +12,7 @@ use soulbox_net::{Slot, connect_in};
 use soulbox_runtime::{Error, Result, Stats};
 use tokio::net::TcpStream;
 
-use crate::process::FirstProcess;
+use soulbox_machine::FirstProcess;
 
 /// A connect within one machine answers at once or not at all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);

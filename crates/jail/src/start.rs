@@ -1,27 +1,16 @@
-//! From a wish to a running sandbox.
+//! From a spec to a running sandbox.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
-use fs_err as fs;
-use soulbox_cgroup::{Cgroup, CgroupLimits};
-use soulbox_net::{EgressPolicy, Slot};
-use soulbox_runtime::{Disk, Error, Origin, Refill, Result, Started};
+use soulbox_cgroup::Cgroup;
+use soulbox_machine::{FirstProcess, HOSTNAME, OVERLAYS, StartedInit};
+use soulbox_runtime::{Error, NewSandbox, Result, Started};
 use soulbox_template::Template;
-use soulbox_types::{
-    EnvdConfig, Limits, Purpose, SandboxSpec, VolumeMount,
-    guest::{InitSpec, OverlaySpec},
-};
+use soulbox_types::{EnvdConfig, guest::InitSpec};
 
 use crate::{
-    blocking::blocking,
-    disk::{OVERLAYS, wait_until_released},
-    egress::egress,
-    jail::{HOSTNAME, Jail},
-    launch::{Launched, without_a_word},
-    network::network_error,
+    jail::Jail,
     policy::{MASKED, READ_ONLY},
-    prepared::PreparedSlot,
-    process::FirstProcess,
     record::Record,
     sandbox::Sandbox,
 };
@@ -29,18 +18,23 @@ use crate::{
 impl Jail {
     pub(crate) async fn start(
         &self,
-        spec: &SandboxSpec,
-        origin: &Origin,
+        new: &NewSandbox<'_>,
         started: &Started<'_>,
     ) -> Result<Sandbox> {
-        let template = self
-            .config
-            .templates
-            .of(spec)
-            .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
-        let (prepared, ()) =
-            tokio::try_join!(self.slot_for(spec), self.make_disk(spec, origin.disk),)?;
-        let (launched, cgroup, slot) = self.launch(prepared, spec, &template, origin).await?;
+        let machine = &self.machine;
+        let (prepared, ()) = tokio::try_join!(
+            machine.slot_for(new.spec),
+            machine.make_disk(new.spec, new.origin.disk),
+        )?;
+        let StartedInit {
+            launched,
+            cgroup,
+            slot,
+        } = machine
+            .launch(prepared, |first_id, cgroup| {
+                self.init_spec(new, first_id, cgroup)
+            })
+            .await?;
         let found = FirstProcess::find(launched.pid, None)
             .map_err(|e| Error::io("could not watch the sandbox", e))?;
         let Some(process) = found else {
@@ -54,7 +48,7 @@ impl Jail {
         let record = Record {
             pid: process.pid(),
             start_time: process.start_time(),
-            boot_id: self.boot_id.clone(),
+            boot_id: machine.boot_id().to_owned(),
             slot: slot.index(),
             disk: Some(launched.disk.clone()),
         };
@@ -65,149 +59,34 @@ impl Jail {
             cgroup,
             slot,
             disk: record.disk,
-            overlays: targets(&template),
+            overlays: targets(new.template),
         })
     }
 
-    /// An init that waited may be killed at any moment, for want of memory or by hand, and nobody
-    /// can look and ask it in one step. Then another one is tried, once.
-    async fn launch(
-        &self,
-        prepared: PreparedSlot,
-        spec: &SandboxSpec,
-        template: &Template,
-        origin: &Origin,
-    ) -> Result<(Launched, Cgroup, Slot)> {
-        let PreparedSlot {
-            id,
-            init,
-            cgroup,
-            limits,
-            first_id,
-            slot,
-        } = prepared;
-        let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
-        if let Some(launched) = init.launch(&wish).await? {
-            return Ok((launched, cgroup, slot));
-        }
-        tracing::info!(sandbox = %id, "a waiting soulbox-init was killed; trying another one");
-        // It may have got as far as to mount the disk.
-        self.clean_up(&id).await?;
-        let disk = self.folder(&id).join("disk.img");
-        blocking(move || wait_until_released(&disk)).await?;
-        let PreparedSlot {
-            init,
-            cgroup,
-            first_id,
-            slot,
-            ..
-        } = self.prepare(id, slot, limits).await?;
-        let wish = self.init_spec(spec, template, origin, first_id, &cgroup);
-        let launched = init.launch(&wish).await?;
-        Ok((launched.ok_or_else(without_a_word)?, cgroup, slot))
-    }
-
-    /// The one that was reserved for it, with its wishes, or one made now.
-    async fn slot_for(&self, spec: &SandboxSpec) -> Result<PreparedSlot> {
-        let limits = first_limits(spec);
-        let policy = egress(&spec.network)?;
-        // Others are made ahead for users: these have their limits from the start.
-        let usual = cgroup_limits(&spec.limits);
-        let prepared = if let Some(ahead) = self.prepared.take(&spec.id, &usual).await {
-            self.refit(ahead, limits).await?
-        } else {
-            let slot = self.free_slot().await?;
-            self.prepare(spec.id.clone(), slot, limits).await?
-        };
-        // A slot from the pool is open already.
-        if policy != EgressPolicy::open() {
-            self.network
-                .set_policy(&prepared.slot, &policy)
-                .await
-                .map_err(network_error)?;
-        }
-        Ok(prepared)
-    }
-
-    /// Its init may have died while it waited, and the limits may be others.
-    async fn refit(&self, mut ahead: PreparedSlot, limits: CgroupLimits) -> Result<PreparedSlot> {
-        if !ahead.init.is_alive() {
-            let PreparedSlot { id, slot, .. } = ahead;
-            return self.prepare(id, slot, limits).await;
-        }
-        if ahead.limits != limits {
-            self.set_limits_of(&ahead, limits).await?;
-            ahead.limits = limits;
-        }
-        Ok(ahead)
-    }
-
-    /// At the cost of a prepared one that waits, if there is no other.
-    async fn free_slot(&self) -> Result<Slot> {
-        loop {
-            match self.network.acquire().await.map_err(network_error) {
-                Err(full @ Error::NoCapacity { .. }) => {
-                    let Some(waiting) = self.prepared.give_up_one() else {
-                        return Err(full);
-                    };
-                    self.scrap(waiting).await;
-                }
-                other => return other,
-            }
-        }
-    }
-
-    async fn set_limits_of(&self, prepared: &PreparedSlot, limits: CgroupLimits) -> Result<()> {
-        let (manager, name) = (self.cgroups.clone(), prepared.id.to_string());
-        blocking(move || {
-            manager
-                .create(&name, &limits)
-                .map(drop)
-                .map_err(|e| Error::io("could not set the limits", io::Error::other(e)))
-        })
-        .await
-    }
-
-    async fn make_disk(&self, spec: &SandboxSpec, disk: Disk) -> Result<()> {
-        let (disks, size) = (Arc::clone(&self.disks), spec.limits.disk_mib);
-        let folder = self.folder(&spec.id);
-        blocking(move || {
-            fs::create_dir_all(&folder)
-                .map_err(|e| Error::io("could not make the sandbox's folder", e))?;
-            match disk {
-                Disk::Fresh => disks.create(size, &folder.join("disk.img")),
-                Disk::Kept => Ok(()),
-            }
-        })
-        .await
-    }
-
-    fn init_spec(
-        &self,
-        spec: &SandboxSpec,
-        template: &Template,
-        origin: &Origin,
-        first_id: u32,
-        cgroup: &Cgroup,
-    ) -> InitSpec {
-        let folder = self.folder(&spec.id);
+    fn init_spec(&self, new: &NewSandbox<'_>, first_id: u32, cgroup: &Cgroup) -> InitSpec {
+        let NewSandbox {
+            spec,
+            template,
+            origin,
+        } = new;
+        let machine = &self.machine;
         let mut env = template.env.clone();
         env.extend(spec.env.clone());
         InitSpec {
             id_base: first_id,
             hostname: HOSTNAME.to_owned(),
             cgroup_view: cgroup.view(),
-            disk: folder.join("disk.img"),
+            disk: machine.disk(&spec.id),
             snapshots: origin.snapshots.clone(),
-            volumes: self.volumes(spec),
-            overlays: self.overlays(template),
-            staging: self.staging.clone(),
+            volumes: machine.volumes(spec),
+            overlays: machine.overlays(template),
+            staging: machine.staging().clone(),
             shm_bytes: spec.limits.memory_bytes() / 2,
             seccomp: self.policy.seccomp.clone(),
             capabilities: self.policy.capabilities.clone(),
             masked: MASKED.iter().map(PathBuf::from).collect(),
             read_only: READ_ONLY.iter().map(PathBuf::from).collect(),
-            envd: self.config.programs.envd.clone(),
+            envd: machine.config().programs.envd.clone(),
             envd_config: EnvdConfig {
                 sandbox_id: spec.id.to_string(),
                 template_id: spec.template.to_string(),
@@ -222,50 +101,10 @@ impl Jail {
             },
         }
     }
-
-    fn volumes(&self, spec: &SandboxSpec) -> Vec<(PathBuf, PathBuf)> {
-        let place = |volume: &VolumeMount| {
-            let directory = self.config.volumes_dir.join(&volume.volume).join("mnt");
-            (directory, PathBuf::from(&volume.path))
-        };
-        spec.volumes.iter().map(place).collect()
-    }
-
-    fn overlays(&self, template: &Template) -> Vec<OverlaySpec> {
-        let mut overlays = template.overlays.clone();
-        overlays.truncate(OVERLAYS);
-        if let Some(root) = overlays.iter_mut().find(|o| o.target.as_os_str() == "/") {
-            root.lower.insert(0, self.node_layer.clone());
-        }
-        overlays
-    }
-}
-
-/// While it is made. One that nobody waits for yields until it has an owner's limits.
-fn first_limits(spec: &SandboxSpec) -> CgroupLimits {
-    let limits = cgroup_limits(&spec.limits);
-    match spec.purpose {
-        Purpose::User | Purpose::Build => limits,
-        Purpose::Warm => CgroupLimits {
-            cpu_millis: limits.cpu_millis.min(Refill::of_this_machine().cpu_millis),
-            cpu_weight: Refill::CPU_WEIGHT,
-            ..limits
-        },
-    }
-}
-
-pub(crate) fn cgroup_limits(limits: &Limits) -> CgroupLimits {
-    CgroupLimits {
-        cpu_millis: limits.cpu_millis,
-        cpu_weight: CgroupLimits::USUAL_CPU_WEIGHT,
-        memory_bytes: limits.memory_bytes(),
-        swap_bytes: 0,
-        pids: limits.pids,
-    }
 }
 
 /// Where the template's overlays are mounted.
-pub(crate) fn targets(template: &Template) -> Vec<PathBuf> {
+fn targets(template: &Template) -> Vec<PathBuf> {
     let overlays = template.overlays.iter().take(OVERLAYS);
     overlays.map(|overlay| overlay.target.clone()).collect()
 }

@@ -6,6 +6,7 @@ mod shared_kernel;
 
 use std::{
     fs,
+    ops::Deref,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,9 +14,11 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use soulbox_jail::{Jail, JailConfig};
-use soulbox_runtime::{Adopted, Disk, Error, Origin, Running, Runtime};
-use soulbox_template::{Template, Templates};
+use soulbox_cgroup::Manager;
+use soulbox_jail::Jail;
+use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial};
+use soulbox_runtime::{Adopted, Disk, Error, NewSandbox, Origin, Running, Runtime};
+use soulbox_template::Template;
 use soulbox_types::{
     ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
     guest::OverlaySpec,
@@ -25,7 +28,48 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 struct Fixture {
     folder: tempfile::TempDir,
     template: Template,
-    templates: Arc<Templates>,
+}
+
+/// The tier of one server.
+struct Opened {
+    machine: Arc<Machine>,
+    jail: Arc<Jail>,
+    template: Template,
+}
+
+impl Deref for Opened {
+    type Target = Jail;
+
+    fn deref(&self) -> &Jail {
+        &self.jail
+    }
+}
+
+impl Opened {
+    async fn create_from(&self, spec: &SandboxSpec, origin: Origin) -> Result<(), Error> {
+        self.create(self.new(spec, origin), &|_: &Running| Ok(()))
+            .await
+    }
+
+    fn new<'a>(&'a self, spec: &'a SandboxSpec, origin: Origin) -> NewSandbox<'a> {
+        NewSandbox {
+            spec,
+            template: &self.template,
+            origin,
+        }
+    }
+
+    async fn trial(&self, template: &Template) -> Result<Trial, Error> {
+        trial(&self.machine, &*self.jail, template).await
+    }
+
+    async fn close(&self) {
+        self.machine.close().await;
+    }
+
+    fn cgroups(&self) -> &Manager {
+        self.machine.cgroups()
+    }
 }
 
 impl Drop for Fixture {
@@ -34,12 +78,12 @@ impl Drop for Fixture {
         let Ok(text) = fs::read(self.path().join("instance.json")) else {
             return;
         };
-        let instance: soulbox_jail::Instance = serde_json::from_slice(&text).unwrap();
+        let instance: Instance = serde_json::from_slice(&text).unwrap();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.unwrap().block_on(Jail::remove_traces(&instance));
+            runtime.unwrap().block_on(Machine::remove_traces(&instance));
         })
         .join()
         .unwrap();
@@ -55,39 +99,38 @@ impl Fixture {
         }
         let folder = tempfile::tempdir().unwrap();
         let template = template(&folder.path().join("layer"));
-        let templates = Templates::open(folder.path().join("builds")).unwrap();
-        Some(Self {
-            folder,
-            template,
-            templates: Arc::new(templates),
-        })
+        Some(Self { folder, template })
     }
 
     fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    async fn jail(&self) -> Arc<Jail> {
+    async fn jail(&self) -> Opened {
         self.jail_for(16).await
     }
 
-    async fn jail_for(&self, max_sandboxes: u32) -> Arc<Jail> {
-        self.templates.set_own(self.template.clone());
+    async fn jail_for(&self, max_sandboxes: u32) -> Opened {
         let data_dir = self.path().to_owned();
-        let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
-        Jail::open(JailConfig {
+        let programs = soulbox_guest_programs::install(&data_dir.join("bin")).unwrap();
+        let machine = Machine::open(MachineConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
             data_dir,
-            templates: Arc::clone(&self.templates),
             programs,
             network_range: None,
             open_ranges: Vec::new(),
             pool: 1,
             max_sandboxes,
+            disk_sizes: vec![self.template.limits.disk_mib],
         })
         .await
-        .unwrap()
+        .unwrap();
+        Opened {
+            jail: Jail::open(Arc::clone(&machine)).unwrap(),
+            machine,
+            template: self.template.clone(),
+        }
     }
 
     /// All tasks and listeners of the first server are gone when this returns; the sandbox is not.
@@ -95,7 +138,7 @@ impl Fixture {
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
                 let runtime = tokio::runtime::Runtime::new().unwrap();
-                runtime.block_on(async { create(&*self.jail().await, spec).await })
+                runtime.block_on(async { create(&self.jail().await, spec).await })
             });
             server.join().unwrap()
         })
@@ -106,6 +149,7 @@ impl Fixture {
         let spec = SandboxSpec {
             id: soulbox_types::SandboxId::random(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            tier: soulbox_types::Tier::default(),
             template: self.template.id.clone(),
             build: None,
             purpose: soulbox_types::Purpose::User,
@@ -182,9 +226,10 @@ fn origin(disk: Disk) -> Origin {
     }
 }
 
-async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
+async fn create(jail: &Opened, spec: &SandboxSpec) -> Running {
     let running = Mutex::new(None);
-    jail.create(spec, origin(Disk::Fresh), &|started: &Running| {
+    let new = jail.new(spec, origin(Disk::Fresh));
+    jail.create(new, &|started: &Running| {
         *running.lock() = Some(started.clone());
         Ok(())
     })
@@ -194,15 +239,15 @@ async fn create(jail: &Jail, spec: &SandboxSpec) -> Running {
 }
 
 /// One request to envd over a connection into the sandbox; the whole answer as it came.
-async fn ask(jail: &Jail, spec: &SandboxSpec, head: &str, body: &str) -> String {
+async fn ask(jail: &Opened, spec: &SandboxSpec, head: &str, body: &str) -> String {
     ask_as(jail, spec, head, "application/octet-stream", body).await
 }
 
-async fn ask_json(jail: &Jail, spec: &SandboxSpec, head: &str, body: &str) -> String {
+async fn ask_json(jail: &Opened, spec: &SandboxSpec, head: &str, body: &str) -> String {
     ask_as(jail, spec, head, "application/json", body).await
 }
 
-async fn ask_as(jail: &Jail, spec: &SandboxSpec, head: &str, kind: &str, body: &str) -> String {
+async fn ask_as(jail: &Opened, spec: &SandboxSpec, head: &str, kind: &str, body: &str) -> String {
     let mut stream = jail.dial(&spec.id, ENVD_PORT).await.unwrap();
     let request = format!(
         "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
@@ -215,12 +260,12 @@ async fn ask_as(jail: &Jail, spec: &SandboxSpec, head: &str, kind: &str, body: &
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-async fn health(jail: &Jail, spec: &SandboxSpec) -> String {
+async fn health(jail: &Opened, spec: &SandboxSpec) -> String {
     let answer = ask(jail, spec, "GET /health", "").await;
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-async fn boot_id(jail: &Jail, spec: &SandboxSpec) -> String {
+async fn boot_id(jail: &Opened, spec: &SandboxSpec) -> String {
     let path = "GET /files?path=/proc/sys/kernel/random/boot_id";
     let answer = ask(jail, spec, path, "").await;
     answer
@@ -329,7 +374,6 @@ async fn a_trial_that_fails_names_the_step_and_leaves_nothing() {
     broken.overlays[0]
         .lower
         .push(fixture.path().join("missing"));
-    fixture.templates.set_own(broken.clone());
     let error = jail.trial(&broken).await.unwrap_err();
     let Error::Start { step, message } = &error else {
         panic!("{error}");
@@ -411,7 +455,7 @@ async fn a_failed_start_names_the_step() {
     fixture.template.overlays[0].lower = vec!["/nonexistent".into()];
     let jail = fixture.jail().await;
     let error = jail
-        .create(&fixture.spec(), origin(Disk::Fresh), &|_: &Running| Ok(()))
+        .create_from(&fixture.spec(), origin(Disk::Fresh))
         .await
         .unwrap_err();
     match error {
@@ -441,9 +485,7 @@ async fn a_stopped_sandbox_starts_again_from_its_disk() {
     jail.stop(&spec.id).await.unwrap();
     assert!(!alive(pid));
 
-    jail.create(&spec, origin(Disk::Kept), &|_: &Running| Ok(()))
-        .await
-        .unwrap();
+    jail.create_from(&spec, origin(Disk::Kept)).await.unwrap();
     let answer = ask(&jail, &spec, "GET /files?path=/root/kept", "").await;
     assert!(answer.ends_with("still here"), "{answer}");
     assert_ne!(boot_id(&jail, &spec).await, first_boot);
@@ -460,7 +502,7 @@ async fn a_sandbox_is_not_started_twice_on_one_disk() {
     let spec = fixture.spec();
     let pid = pid_of(&create(&jail, &spec).await);
     for disk in [Disk::Kept, Disk::Fresh] {
-        let again = jail.create(&spec, origin(disk), &|_: &Running| Ok(()));
+        let again = jail.create_from(&spec, origin(disk));
         assert!(matches!(again.await, Err(Error::InUse { .. })), "{disk:?}");
     }
     assert!(alive(pid), "the refusal ends nothing");
@@ -468,7 +510,7 @@ async fn a_sandbox_is_not_started_twice_on_one_disk() {
 
     // A server that does not know of it, as after a clean-up that failed.
     let jail = fixture.jail().await;
-    let again = jail.create(&spec, origin(Disk::Kept), &|_: &Running| Ok(()));
+    let again = jail.create_from(&spec, origin(Disk::Kept));
     assert!(matches!(again.await, Err(Error::InUse { .. })));
     assert!(alive(pid));
     jail.stop(&spec.id).await.unwrap();
@@ -502,10 +544,8 @@ async fn one_that_died_while_it_was_frozen_can_be_stopped_and_started_from_its_d
     jail.close().await;
 }
 
-async fn create_kept(jail: &Jail, spec: &SandboxSpec) {
-    jail.create(spec, origin(Disk::Kept), &|_: &Running| Ok(()))
-        .await
-        .unwrap();
+async fn create_kept(jail: &Opened, spec: &SandboxSpec) {
+    jail.create_from(spec, origin(Disk::Kept)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -538,9 +578,7 @@ async fn a_captured_disk_carries_files_deletions_and_owners_into_another_sandbox
         disk: Disk::Fresh,
         snapshots: images.iter().map(|i| (*i).clone()).collect(),
     };
-    jail.create(&second, origin(&[&image]), &|_: &Running| Ok(()))
-        .await
-        .unwrap();
+    jail.create_from(&second, origin(&[&image])).await.unwrap();
     let answer = ask(&jail, &second, "GET /files?path=/root/made", "").await;
     assert!(answer.ends_with("one"), "{answer}");
 
@@ -551,7 +589,7 @@ async fn a_captured_disk_carries_files_deletions_and_owners_into_another_sandbox
     jail.capture(&second.id, &upper).await.unwrap();
     jail.destroy(&second.id, None).await.unwrap();
     jail.destroy(&first.id, None).await.unwrap();
-    jail.create(&third, origin(&[&upper, &image]), &|_: &Running| Ok(()))
+    jail.create_from(&third, origin(&[&upper, &image]))
         .await
         .unwrap();
     let answer = ask(&jail, &third, "GET /files?path=/root/made", "").await;
@@ -596,7 +634,7 @@ async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let jail = fixture.jail().await;
+    let mut jail = fixture.jail().await;
     let folder = fixture.path().join("volumes/v/mnt");
     fs::create_dir_all(&folder).unwrap();
     let volume = |path: &str| soulbox_types::VolumeMount {
@@ -627,7 +665,7 @@ async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
     assert!(answer.contains("exit status 0"), "{answer}");
     jail.stop(&spec.id).await.unwrap();
     spec.volumes = vec![volume("/mnt/p/sys")];
-    let refused = jail.create(&spec, origin(Disk::Kept), &|_: &Running| Ok(()));
+    let refused = jail.create_from(&spec, origin(Disk::Kept));
     match refused.await {
         Err(Error::Start { step, .. }) => assert_eq!(step, "place of volume"),
         other => panic!("{other:?}"),
@@ -636,7 +674,7 @@ async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
 }
 
 /// Runs a script as root inside; what it printed on standard output.
-async fn run(jail: &Jail, spec: &SandboxSpec, script: &str) -> String {
+async fn run(jail: &Opened, spec: &SandboxSpec, script: &str) -> String {
     ask(jail, spec, "POST /files?path=/root/script", script).await;
     let body =
         r#"{"process":{"cmd":"/bin/sh","args":["-c","exec sh -e /root/script > /root/out"]}}"#;
@@ -681,7 +719,7 @@ async fn what_a_sandbox_changed_becomes_a_layer_that_shows_the_same() {
     ] {
         fs::write(below.join(file), "from the template").unwrap();
     }
-    let jail = fixture.jail().await;
+    let mut jail = fixture.jail().await;
     let first = fixture.spec();
     create(&jail, &first).await;
     let script = r#"
@@ -718,7 +756,7 @@ async fn what_a_sandbox_changed_becomes_a_layer_that_shows_the_same() {
         let overlay = overlays.iter_mut().find(|o| o.target == layer.target);
         overlay.unwrap().lower.insert(0, layer.directory.clone());
     }
-    fixture.templates.set_own(fixture.template.clone());
+    jail.template = fixture.template.clone();
     let second = fixture.spec();
     create(&jail, &second).await;
     assert_eq!(run(&jail, &second, DESCRIBE).await, seen);
@@ -900,7 +938,7 @@ async fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
 }
 
 /// Period and quota in microseconds, and the share that 100 stands for the usual of.
-fn cpu_of(jail: &Jail, id: &soulbox_types::SandboxId) -> (u64, u64, u64) {
+fn cpu_of(jail: &Opened, id: &soulbox_types::SandboxId) -> (u64, u64, u64) {
     let view = jail.cgroups().existing(id.as_str()).view();
     let (dir, _) = view
         .iter()
@@ -956,7 +994,7 @@ async fn one_that_nobody_waits_for_yields_until_it_has_an_owner() {
 }
 
 /// The id of a prepared slot, as soon as there is one.
-async fn reserve(jail: &Jail) -> soulbox_types::SandboxId {
+async fn reserve(jail: &Opened) -> soulbox_types::SandboxId {
     let found = tokio::time::timeout(Duration::from_secs(30), async {
         loop {
             if let Some(id) = jail.reserve() {
@@ -1061,11 +1099,11 @@ async fn a_prepared_slot_whose_init_dies_at_the_last_moment_is_made_again() {
     let id = reserve(&jail).await;
     let group = jail.cgroups().existing(id.as_str());
     let waiting = group.pids().unwrap()[0];
-    let wishes = fs::File::open(format!("/proc/{waiting}/fd/0")).unwrap();
+    let specs = fs::File::open(format!("/proc/{waiting}/fd/0")).unwrap();
     group.freeze(FREEZING).unwrap();
     let spec = spec_with(&fixture, id);
     let kill = async {
-        while rustix::io::ioctl_fionread(&wishes).unwrap() == 0 {
+        while rustix::io::ioctl_fionread(&specs).unwrap() == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let pid = rustix::process::Pid::from_raw(waiting.try_into().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What the operator decides, and a free range for those who decide nothing.
+//! The configuration, and a free address range as the default.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,14 +1,14 @@
-//! Names: the forwarder that sandboxes ask, and the wildcard server of `soulbox dns`.
+//! DNS: the forwarder for sandboxes, and the wildcard server of `soulbox dns`.
 
 mod admission;
 mod forwarder;
 mod message;
-mod questions;
+mod query_limiter;
 mod rate;
 mod upstream;
 mod wildcard;
 
 pub(crate) use forwarder::Forwarder;
-pub use questions::NameStats;
-pub(crate) use questions::Questions;
+pub use query_limiter::NameStats;
+pub(crate) use query_limiter::QueryLimiter;
 pub use wildcard::wildcard_dns;

@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the operator knows what to do.
+//! Errors, with what the operator can do.
 
 use std::io;
 use std::net::SocketAddr;

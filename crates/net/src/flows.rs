@@ -1,4 +1,4 @@
-//! The kernel's table of connections: who began how many, and taking them away.
+//! The kernel's conntrack table: who opened how many connections, and deleting them.
 //!
 //! The table belongs to the whole machine, and an entry outlives the sandbox that made it, an
 //! established one for days. A new sandbox with the same address would start with the old one's
@@ -20,10 +20,10 @@ use rustix::net::{
 use self::attributes::{nested, of_kind, plain};
 
 mod attributes;
-mod rhythm;
+mod schedule;
 mod share;
 
-pub(crate) use self::rhythm::Rhythm;
+pub(crate) use self::schedule::ScanSchedule;
 use self::share::{Counts, highest_share};
 
 /// The kernel answers at once; this only keeps a bug from waiting for ever.
@@ -80,17 +80,17 @@ pub(crate) struct Flow {
     name: Vec<u8>,
 }
 
-/// What a walk through the table has found.
+/// What a scan of the table has found.
 #[derive(Debug)]
-pub(crate) enum Walked {
+pub(crate) enum ScanResult {
     /// Sandboxes have so many, which they may.
     Within(usize),
-    Cut(Cut),
+    Removed(Removed),
 }
 
-/// What had to be taken away.
+/// The entries that were removed.
 #[derive(Debug)]
-pub(crate) struct Cut {
+pub(crate) struct Removed {
     /// How many each may keep.
     pub(crate) share: usize,
     pub(crate) deleted: usize,
@@ -206,11 +206,11 @@ impl Flows {
         &mut self,
         ours: impl Fn(Ipv4Addr) -> bool,
         budget: usize,
-    ) -> io::Result<Walked> {
+    ) -> io::Result<ScanResult> {
         let flows = self.list(ours)?;
         let counts = counted(&flows);
         let Some(share) = highest_share(&counts, budget) else {
-            return Ok(Walked::Within(flows.len()));
+            return Ok(ScanResult::Within(flows.len()));
         };
         let mut kept = Counts::new();
         let beyond = flows.iter().filter(|flow| {
@@ -219,7 +219,7 @@ impl Flows {
             *kept > share
         });
         let deleted = self.delete(beyond)?;
-        Ok(Walked::Cut(Cut {
+        Ok(ScanResult::Removed(Removed {
             share,
             deleted,
             sandboxes: counts.values().filter(|count| **count > share).count(),

@@ -1,9 +1,9 @@
 //! Network slots, firewall and names for sandboxes.
 //!
-//! A slot is a network namespace with one cable (a veth pair) to the host. Nothing but file
+//! A slot is a network namespace with one veth pair to the host. Nothing but file
 //! descriptors and the sandbox's own processes keep it alive: there is no name under `/run/netns`,
 //! so a killed server leaves nothing behind and the kernel is the clean-up. Whether a sandbox may
-//! use the internet is a property of the host's end of the cable (its link group), not a firewall
+//! use the internet is a property of the host's end of the veth pair (its link group), not a firewall
 //! element: it cannot get out of step, and it survives the server. Sandboxes with rules of their own
 //! are in a third group, for which the firewall's sets decide. `docs/network.md` says why.
 //!
@@ -15,8 +15,9 @@
 //! - `flows`: the kernel's table of connections
 //! - `policy`: what one sandbox may reach
 //! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
-//! - `threads`: threads that may enter another namespace and always come home
+//! - `threads`: threads that may enter another namespace and always return to their own
 
+mod claim_lock;
 mod config;
 mod connect;
 mod dns;
@@ -32,7 +33,6 @@ mod policy;
 mod range;
 mod slot;
 mod threads;
-mod turn;
 
 pub use config::NetConfig;
 pub use connect::connect_in;

@@ -1,4 +1,4 @@
-//! Links, addresses and routes on the host: the gateway's holder and the host's ends of cables.
+//! Links, addresses and routes on the host: the gateway's holder and the host's ends of veth pairs.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -33,7 +33,7 @@ pub(crate) const INTERNET_GROUP: u32 = 0x50b0;
 pub(crate) const RULED_GROUP: u32 = 0x50b1;
 const CLOSED_GROUP: u32 = 0;
 
-/// What a cable may be used for.
+/// What a veth pair may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Closed,
@@ -70,13 +70,13 @@ pub(crate) struct Link {
     pub(crate) name: String,
     pub(crate) mac: Vec<u8>,
     pub(crate) mtu: u32,
-    /// Up, with a cable whose other end is up, and past the queue that drops everything.
+    /// Up, with a veth pair whose other end is up, and past the queue that drops everything.
     pub(crate) carries: bool,
 }
 
-/// What a new cable needs.
+/// What a new veth pair needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cable<'a> {
+pub(crate) struct VethPair<'a> {
     pub(crate) name: &'a str,
     pub(crate) address: Ipv4Addr,
     pub(crate) gateway: Ipv4Addr,
@@ -84,10 +84,10 @@ pub(crate) struct Cable<'a> {
     pub(crate) access: Access,
 }
 
-impl Cable<'_> {
+impl VethPair<'_> {
     /// Makes the pair, still down: `eth0` in the namespace that hears this, the other end on the
     /// host. This way round because the kernel lets only the first end's number be chosen.
-    pub(crate) fn plug(self, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
+    pub(crate) fn attach(self, host: BorrowedFd<'_>) -> RouteNetlinkMessage {
         // One queue is plenty, and the default of one per processor costs memory on each end.
         let single = [LinkAttribute::NumTxQueues(1), LinkAttribute::NumRxQueues(1)];
         let mut peer = LinkUnspec::new_with_name(self.name)
@@ -128,24 +128,24 @@ impl Netlink {
     }
 
     /// Brings the host's end up and routes the slot's one address to it.
-    pub(crate) fn bring_up(&mut self, cable: Cable<'_>) -> Result<(), Error> {
-        let doing = || format!("bringing up the link {}", cable.name);
-        namespace::set(&format!("ipv6/conf/{}/disable_ipv6", cable.name), "1")?;
+    pub(crate) fn bring_up(&mut self, veth: VethPair<'_>) -> Result<(), Error> {
+        let doing = || format!("bringing up the link {}", veth.name);
+        namespace::set(&format!("ipv6/conf/{}/disable_ipv6", veth.name), "1")?;
         // New links inherit a default that an administrator may have set apart from the rest.
-        namespace::set(&format!("ipv4/conf/{}/forwarding", cable.name), "1")?;
-        let index = self.link(cable.name)?.index;
+        namespace::set(&format!("ipv4/conf/{}/forwarding", veth.name), "1")?;
+        let index = self.link(veth.name)?.index;
         let up = LinkUnspec::new_with_index(index).up().build();
         let route = RouteMessageBuilder::<Ipv4Addr>::new()
-            .destination_prefix(cable.address, 32)
+            .destination_prefix(veth.address, 32)
             .output_interface(index)
-            .pref_source(cable.gateway)
+            .pref_source(veth.gateway)
             .scope(RouteScope::Link)
             .build();
         let replace = NLM_F_CREATE | NLM_F_REPLACE;
         self.apply_all(vec![
             (RouteNetlinkMessage::SetLink(up), 0),
             (
-                neighbour(index, cable.address, inside_mac(cable.address)),
+                neighbour(index, veth.address, inside_mac(veth.address)),
                 replace,
             ),
             (RouteNetlinkMessage::NewRoute(route), replace),

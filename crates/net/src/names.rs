@@ -28,7 +28,7 @@ impl Names {
         format!("sbx{}", self.tag)
     }
 
-    /// What the host's end of every slot's cable starts with.
+    /// What the host's end of every slot's veth pair starts with.
     pub(crate) fn slot_prefix(&self) -> String {
         format!("sb{}", self.tag)
     }

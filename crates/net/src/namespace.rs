@@ -17,11 +17,11 @@ use rustix::thread::UnshareFlags;
 
 use crate::Error;
 use crate::error::Doing;
-use crate::link::{self, Cable, INSIDE, INSIDE_NAME};
+use crate::link::{self, INSIDE, INSIDE_NAME, VethPair};
 use crate::netlink::Netlink;
 use crate::threads::current_namespace;
 
-/// Sandboxes may ping and bind port 80 without any capability; their one cable has no IPv6 (set
+/// Sandboxes may ping and bind port 80 without any capability; their one veth pair has no IPv6 (set
 /// before it is plugged in), while `::1` stays.
 const SETTINGS: [(&str, &str); 3] = [
     ("ipv4/ping_group_range", "0 2147483647"),
@@ -54,12 +54,12 @@ impl Namespace {
         Ok(Self { fd, netlink })
     }
 
-    /// Plugs in the cable and gives it its address, and the way out through the gateway. The
+    /// Plugs in the veth pair and gives it its address, and the way out through the gateway. The
     /// neighbour is fixed: no question to answer, nothing to spoof, no entry in a small cache.
-    pub(crate) fn plug(&mut self, cable: Cable<'_>, host: BorrowedFd<'_>) -> Result<(), Error> {
-        let Cable {
+    pub(crate) fn attach(&mut self, veth: VethPair<'_>, host: BorrowedFd<'_>) -> Result<(), Error> {
+        let VethPair {
             address, gateway, ..
-        } = cable;
+        } = veth;
         let create = NLM_F_CREATE | NLM_F_EXCL;
         let loopback = LinkUnspec::new_with_name("lo").up().build();
         let up = LinkUnspec::new_with_index(INSIDE).up().build();
@@ -72,7 +72,7 @@ impl Namespace {
             .onlink();
         self.netlink
             .apply_all(vec![
-                (cable.plug(host), create),
+                (veth.attach(host), create),
                 (RouteNetlinkMessage::SetLink(loopback), 0),
                 (RouteNetlinkMessage::SetLink(up), 0),
                 (RouteNetlinkMessage::NewAddress(own.build()), create),
@@ -82,12 +82,12 @@ impl Namespace {
                 ),
                 (RouteNetlinkMessage::NewRoute(route.build()), create),
             ])
-            .doing(|| format!("making the link {} and its namespace", cable.name))
+            .doing(|| format!("making the link {} and its namespace", veth.name))
     }
 }
 
 impl Namespace {
-    /// Waits until the cable carries packets. The end that came up first learns of the other only
+    /// Waits until the veth pair carries packets. The end that came up first learns of the other only
     /// from a work queue of the kernel, and drops what it is given until then: a sandbox would lose
     /// its first packets, and wait a second for the next try.
     pub(crate) fn wait_for_carrier(&mut self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 //!
 //! A socket belongs for life to the namespace in which it was made, wherever its thread goes later.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -134,7 +135,8 @@ impl Netlink {
                     }
                     _ => {
                         done |= flags & NLM_F_DUMP == 0;
-                        let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes);
+                        let short = shortened(bytes);
+                        let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&short);
                         if let Ok(NetlinkPayload::InnerMessage(answer)) =
                             parsed.map(|message| message.payload)
                         {
@@ -185,6 +187,41 @@ impl Netlink {
     }
 }
 
+/// A link without the attributes that nobody here reads: reading the dozens that the kernel tells of
+/// each link takes longer than making one. Other messages as they are.
+fn shortened(message: &[u8]) -> Cow<'_, [u8]> {
+    const LINK: u16 = 16;
+    /// Of netlink and of a link.
+    const HEADERS: usize = 16 + 16;
+    /// `IFLA_ADDRESS`, `IFLA_IFNAME`, `IFLA_MTU`, `IFLA_OPERSTATE`.
+    const READ: [u16; 4] = [1, 3, 4, 16];
+    let number = |bytes: &[u8], at: usize| -> Option<u16> {
+        let pair = bytes.get(at..at + 2)?.try_into().ok()?;
+        Some(u16::from_ne_bytes(pair))
+    };
+    if number(message, 4) != Some(LINK) || message.len() < HEADERS {
+        return Cow::Borrowed(message);
+    }
+    let (headers, mut rest) = message.split_at(HEADERS);
+    let mut short = headers.to_vec();
+    while let (Some(length), Some(kind)) = (number(rest, 0), number(rest, 2)) {
+        let (length, padded) = (
+            usize::from(length),
+            usize::from(length).next_multiple_of(4).max(4),
+        );
+        if READ.contains(&kind)
+            && let Some(attribute) = rest.get(..length)
+        {
+            short.extend(attribute);
+            short.resize(short.len().next_multiple_of(4), 0);
+        }
+        rest = rest.get(padded..).unwrap_or_default();
+    }
+    let length = u32::try_from(short.len()).unwrap_or(u32::MAX);
+    short[..4].copy_from_slice(&length.to_ne_bytes());
+    Cow::Owned(short)
+}
+
 /// The negative errno after the header; zero is an acknowledgement.
 fn refusal(message: &[u8]) -> Option<io::Error> {
     let code = message
@@ -193,4 +230,46 @@ fn refusal(message: &[u8]) -> Option<io::Error> {
         .map(i32::from_ne_bytes)
         .ok()?;
     (code != 0).then(|| io::Error::from_raw_os_error(code.wrapping_neg()))
+}
+
+#[cfg(test)]
+mod tests {
+    use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
+
+    use super::*;
+
+    fn bytes(attributes: Vec<LinkAttribute>) -> Vec<u8> {
+        let mut link = LinkMessage::default();
+        link.attributes = attributes;
+        let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewLink(link));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn of_a_link_only_what_is_read_is_parsed() {
+        let name = LinkAttribute::IfName("sb0a1f3".to_owned());
+        let mac = LinkAttribute::Address(vec![2, 0, 10, 213, 0, 7]);
+        let (queue, mtu) = (LinkAttribute::TxQueueLen(1000), LinkAttribute::Mtu(1420));
+        let whole = bytes(vec![name.clone(), queue, mac.clone(), mtu.clone()]);
+        assert_eq!(*shortened(&whole), *bytes(vec![name, mac, mtu]));
+    }
+
+    #[test]
+    fn cut_and_broken_messages_end() {
+        let whole = bytes(vec![LinkAttribute::IfName("sb0a1f3".to_owned())]);
+        for length in 0..whole.len() {
+            shortened(&whole[..length]);
+        }
+        let mut broken = whole.clone();
+        for at in 32..whole.len() {
+            for byte in [0, 1, 255] {
+                broken[at] = byte;
+                shortened(&broken);
+            }
+            broken[at] = whole[at];
+        }
+    }
 }

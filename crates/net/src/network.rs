@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::dns::{NameStats, Questions};
+use crate::dns::{NameStats, QueryLimiter};
 use crate::error::Doing;
 use crate::firewall::{self, Watch};
 use crate::names::Names;
@@ -37,7 +37,7 @@ pub struct Network {
 #[derive(Debug)]
 struct Inner {
     host: Arc<Host>,
-    questions: Arc<Questions>,
+    limiter: Arc<QueryLimiter>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -45,7 +45,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.host.book.drain_ready();
+        self.host.slot_table.drain_ready();
     }
 }
 
@@ -69,7 +69,7 @@ impl Network {
         let (host, forwarder) = match Host::open(config).await {
             Ok(opened) => opened,
             Err(error) => {
-                take_back(&tag, &error).await;
+                undo(&tag, &error).await;
                 return Err(error);
             }
         };
@@ -79,12 +79,12 @@ impl Network {
         tasks.spawn(tasks::fill_pool(Arc::clone(&host), stop.clone()));
         tasks.spawn(tasks::guard_rules(Arc::clone(&host), watch, stop.clone()));
         tasks.spawn(tasks::guard_flows(Arc::clone(&host), stop.clone()));
-        let questions = forwarder.questions();
+        let limiter = forwarder.limiter();
         tasks.spawn(forwarder.serve(stop.clone()));
         let guard = stop.clone().drop_guard();
         let inner = Inner {
             host,
-            questions,
+            limiter,
             tasks,
             stop,
             _stop_on_drop: guard,
@@ -100,18 +100,18 @@ impl Network {
         let deadline = Instant::now() + COMING;
         loop {
             // Registered before looking: what comes in between is not missed.
-            let mut came = pin!(host.book.came.notified());
-            came.as_mut().enable();
+            let mut available = pin!(host.slot_table.available.notified());
+            available.as_mut().enable();
             if self.inner.stop.is_cancelled() {
                 return Err(Error::Closed);
             }
-            if let Some(slot) = host.book.take_ready() {
+            if let Some(slot) = host.slot_table.take_ready() {
                 return Ok(slot);
             }
-            if let Some(lease) = host.book.lease() {
+            if let Some(lease) = host.slot_table.lease() {
                 return host.build(lease).await;
             }
-            if !host.book.is_one_coming() || timeout_at(deadline, came).await.is_err() {
+            if !host.slot_table.will_have_one() || timeout_at(deadline, available).await.is_err() {
                 return Err(Error::NoCapacity {
                     max: host.config.max_slots,
                 });
@@ -128,10 +128,13 @@ impl Network {
         policy: &EgressPolicy,
     ) -> Result<Slot, Error> {
         let host = &self.inner.host;
-        let lease = host.book.claim(index).ok_or_else(|| Error::NotAdoptable {
-            index,
-            why: "its link is gone, or another sandbox has it".to_owned(),
-        })?;
+        let lease = host
+            .slot_table
+            .claim(index)
+            .ok_or_else(|| Error::NotAdoptable {
+                index,
+                why: "its link is gone, or another sandbox has it".to_owned(),
+            })?;
         host.adopt(lease, netns, policy).await
     }
 
@@ -143,16 +146,16 @@ impl Network {
 
     /// Whether nobody has this slot and the last sandbox that had it is gone.
     pub fn is_free(&self, index: u32) -> bool {
-        self.inner.host.book.is_free(index)
+        self.inner.host.slot_table.is_free(index)
     }
 
     pub fn stats(&self) -> NetStats {
-        self.inner.host.book.stats()
+        self.inner.host.slot_table.stats()
     }
 
     /// Questions for names since the start.
     pub fn names(&self) -> NameStats {
-        self.inner.questions.stats()
+        self.inner.limiter.stats()
     }
 
     /// What on this host may keep sandboxes from the internet, and what to do about it.
@@ -170,11 +173,11 @@ impl Network {
         if timeout(CLOSING, tasks.wait()).await.is_err() {
             tracing::warn!("the network's tasks did not end in time");
         }
-        host.book.drain_ready();
+        host.slot_table.drain_ready();
         let start = Instant::now();
         while let Some(link) = host.present_link().await {
             // A slot that was being built for the pool counts as used until it is dropped again.
-            let limit = if host.book.stats().used > 0 {
+            let limit = if host.slot_table.stats().used > 0 {
                 BUILDING
             } else {
                 CLOSING
@@ -200,7 +203,7 @@ impl Network {
 }
 
 /// Half of a network is of no use to anybody, unless sandboxes of a former server have theirs on it.
-async fn take_back(tag: &str, error: &Error) {
+async fn undo(tag: &str, error: &Error) {
     let Ok(names) = Names::new(tag) else { return };
     // Found before anything was made.
     if matches!(error, Error::RangeInUse { .. } | Error::Config(_)) {
@@ -230,6 +233,6 @@ async fn reclaim(tag: &str) -> Result<(), Error> {
     tokio::task::spawn_blocking(remove_links)
         .await
         .map_err(|error| Error::kernel("removing links", std::io::Error::other(error)))??;
-    // The rules go last, after the last cable they guard.
+    // The rules go last, after the last veth pair they guard.
     firewall::remove(&table).await
 }

@@ -145,7 +145,7 @@ fn hosts(rules: &[EgressRule]) -> BTreeSet<Block> {
         .collect()
 }
 
-/// Cuts the addresses at every end of a rule; within a piece, the same ports hold for all.
+/// Cuts the addresses at every end of a rule; within a range, the same ports hold for all.
 fn ports(rules: &[EgressRule]) -> BTreeSet<Block> {
     let rules: Vec<((u64, u64), (u64, u64))> = rules
         .iter()
@@ -161,8 +161,8 @@ fn ports(rules: &[EgressRule]) -> BTreeSet<Block> {
         .collect();
     let cuts: Vec<u64> = cuts.into_iter().collect();
     let mut blocks = BTreeSet::new();
-    for piece in cuts.windows(2) {
-        let &[from, end] = piece else { continue };
+    for range in cuts.windows(2) {
+        let &[from, end] = range else { continue };
         let here = rules
             .iter()
             .filter(|((first, last), _)| *first <= from && from <= *last);
@@ -221,20 +221,20 @@ mod tests {
         texts.iter().map(|text| rule(text)).collect()
     }
 
-    fn told(blocks: &BTreeSet<Block>) -> Vec<String> {
-        let tell = |block: &Block| match block.ports {
+    fn shown(blocks: &BTreeSet<Block>) -> Vec<String> {
+        let show = |block: &Block| match block.ports {
             Some((low, high)) => format!("{}-{} {low}-{high}", block.from, block.to),
             None => format!("{}-{}", block.from, block.to),
         };
-        blocks.iter().map(tell).collect()
+        blocks.iter().map(show).collect()
     }
 
     #[test]
     fn whole_addresses_that_overlap_or_touch_become_one_block() {
         let blocks = hosts(&rules(&["1.0.0.0/9", "1.1.1.1", "1.128.0.0/9", "9.9.9.9"]));
-        assert_eq!(told(&blocks), ["1.0.0.0-1.255.255.255", "9.9.9.9-9.9.9.9"]);
+        assert_eq!(shown(&blocks), ["1.0.0.0-1.255.255.255", "9.9.9.9-9.9.9.9"]);
         assert_eq!(
-            told(&hosts(&rules(&["0.0.0.0/0", "255.255.255.255"]))),
+            shown(&hosts(&rules(&["0.0.0.0/0", "255.255.255.255"]))),
             ["0.0.0.0-255.255.255.255"]
         );
     }
@@ -248,7 +248,7 @@ mod tests {
             "2.0.0.0/8",
         ]));
         assert_eq!(
-            told(&blocks),
+            shown(&blocks),
             [
                 "1.0.0.0-1.0.0.6 80-80",
                 "1.0.0.7-1.0.0.7 79-81",
@@ -273,7 +273,7 @@ mod tests {
         let Plan::Ruled(blocks) = plan(false, &["1.1.1.1"], &["2.2.2.2"]) else {
             panic!("allowing one address needs the sets")
         };
-        assert_eq!(told(&blocks.deny_hosts), ["0.0.0.0-255.255.255.255"]);
+        assert_eq!(shown(&blocks.deny_hosts), ["0.0.0.0-255.255.255.255"]);
         assert!(!blocks.names());
         let Plan::Ruled(blocks) = plan(true, &[], &["2.2.2.2"]) else {
             panic!("denying one address needs the sets")

@@ -91,7 +91,7 @@ impl FromStr for Ipv4Net {
         let address: Ipv4Addr = address.parse().map_err(|_| invalid())?;
         let prefix: u8 = prefix.parse().map_err(|_| invalid())?;
         let range = Self::new(address, prefix).ok_or_else(invalid)?;
-        // 10.1.2.3/16 is more likely a slip than a wish: say so instead of opening 65,536 addresses.
+        // 10.1.2.3/16 is more likely a mistake than intended: say so instead of opening 65,536 addresses.
         if range.address == address {
             Ok(range)
         } else {

@@ -1,4 +1,4 @@
-//! One sandbox's network, and the book of which slot is where.
+//! One sandbox's network, and the table of all slots.
 //!
 //! ```text
 //! free ──lease──► used ──drop──► leaving ──link gone──► free
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::NetStats;
 
-/// A network namespace with an address and a way out.
+/// A network namespace with an address and a route to the host.
 #[derive(Debug)]
 pub struct Slot {
     // Closed before the lease ends: fields are dropped in this order.
@@ -44,7 +44,7 @@ impl Slot {
         self.gateway
     }
 
-    /// The host's end of the cable.
+    /// The host's end of the veth pair.
     pub fn host_interface(&self) -> &str {
         &self.link
     }
@@ -56,12 +56,17 @@ impl Slot {
 
 impl Drop for Slot {
     /// Whoever never sent a packet has no connections in the kernel's table: looking for them would
-    /// take longer than all the rest of its end. The cable is there as long as the namespace is open.
+    /// take longer than all the rest of its end. The link exists as long as the namespace is open.
     fn drop(&mut self) {
         let received = format!("/sys/class/net/{}/statistics/rx_packets", self.link);
         let silent = std::fs::read_to_string(received).is_ok_and(|count| count.trim() == "0");
         if !silent {
-            self.lease.book.pages.lock().spoke.insert(self.lease.index);
+            self.lease
+                .slot_table
+                .state
+                .lock()
+                .has_sent
+                .insert(self.lease.index);
         }
     }
 }
@@ -69,13 +74,13 @@ impl Drop for Slot {
 /// The right to use a slot's number.
 pub(crate) struct Lease {
     pub(crate) index: u32,
-    book: Arc<Book>,
+    slot_table: Arc<SlotTable>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.book.pages.lock().leaving.insert(self.index);
-        self.book.left.notify_one();
+        self.slot_table.state.lock().leaving.insert(self.index);
+        self.slot_table.released.notify_one();
     }
 }
 
@@ -85,115 +90,115 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Who has which number.
+/// The state of every slot number.
 #[derive(Debug)]
-pub(crate) struct Book {
-    pages: Mutex<Pages>,
+pub(crate) struct SlotTable {
+    state: Mutex<TableState>,
     max: u32,
     /// A slot is on its way out: somebody should watch it go.
-    pub(crate) left: Notify,
+    pub(crate) released: Notify,
     /// A number became free, or a ready slot was taken.
     pub(crate) changed: Notify,
     /// A number or a ready slot came: for those who found none.
-    pub(crate) came: Notify,
+    pub(crate) available: Notify,
 }
 
 #[derive(Debug)]
-struct Pages {
+struct TableState {
     /// Oldest first, so that an address rests as long as possible before its next owner.
     free: VecDeque<u32>,
     leaving: BTreeSet<u32>,
     /// Those that may have connections in the kernel's table.
-    spoke: BTreeSet<u32>,
+    has_sent: BTreeSet<u32>,
     ready: VecDeque<Slot>,
     /// Slots being built for the pool: taken, but soon anybody's.
     building: usize,
 }
 
-impl Book {
+impl SlotTable {
     /// `present` are the numbers whose links exist already.
     pub(crate) fn new(max: u32, present: BTreeSet<u32>) -> Self {
         let free = (0..max).filter(|index| !present.contains(index)).collect();
         Self {
-            pages: Mutex::new(Pages {
+            state: Mutex::new(TableState {
                 free,
-                spoke: present.clone(),
+                has_sent: present.clone(),
                 leaving: present,
                 ready: VecDeque::new(),
                 building: 0,
             }),
             max,
-            left: Notify::new(),
+            released: Notify::new(),
             changed: Notify::new(),
-            came: Notify::new(),
+            available: Notify::new(),
         }
     }
 
     pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
-        let index = self.pages.lock().free.pop_front()?;
+        let index = self.state.lock().free.pop_front()?;
         Some(Lease {
             index,
-            book: Arc::clone(self),
+            slot_table: Arc::clone(self),
         })
     }
 
     /// Takes over a number whose link exists but which nobody here has.
     pub(crate) fn claim(self: &Arc<Self>, index: u32) -> Option<Lease> {
-        let claimed = self.pages.lock().leaving.remove(&index);
+        let claimed = self.state.lock().leaving.remove(&index);
         claimed.then(|| Lease {
             index,
-            book: Arc::clone(self),
+            slot_table: Arc::clone(self),
         })
     }
 
     pub(crate) fn is_free(&self, index: u32) -> bool {
-        self.pages.lock().free.contains(&index)
+        self.state.lock().free.contains(&index)
     }
 
     pub(crate) fn leaving(&self) -> Vec<u32> {
-        self.pages.lock().leaving.iter().copied().collect()
+        self.state.lock().leaving.iter().copied().collect()
     }
 
-    pub(crate) fn has_spoken(&self, index: u32) -> bool {
-        self.pages.lock().spoke.contains(&index)
+    pub(crate) fn has_sent(&self, index: u32) -> bool {
+        self.state.lock().has_sent.contains(&index)
     }
 
     /// The link is gone, and so is what it left.
     pub(crate) fn release(&self, index: u32) {
-        let mut pages = self.pages.lock();
-        pages.spoke.remove(&index);
-        if pages.leaving.remove(&index) && index < self.max {
-            pages.free.push_back(index);
-            drop(pages);
+        let mut state = self.state.lock();
+        state.has_sent.remove(&index);
+        if state.leaving.remove(&index) && index < self.max {
+            state.free.push_back(index);
+            drop(state);
             self.changed.notify_one();
-            self.came.notify_waiters();
+            self.available.notify_waiters();
         }
     }
 
     /// A number for a slot that will be put into the pool.
     pub(crate) fn lease_for_pool(self: &Arc<Self>) -> Option<Lease> {
         let lease = self.lease()?;
-        self.pages.lock().building += 1;
+        self.state.lock().building += 1;
         Some(lease)
     }
 
     /// What came of it.
     pub(crate) fn built_for_pool(&self, slot: Option<Slot>) {
-        let mut pages = self.pages.lock();
-        pages.building -= 1;
-        pages.ready.extend(slot);
-        drop(pages);
-        self.came.notify_waiters();
+        let mut state = self.state.lock();
+        state.building -= 1;
+        state.ready.extend(slot);
+        drop(state);
+        self.available.notify_waiters();
     }
 
     /// Whether a slot will come that nobody has to give up.
-    pub(crate) fn is_one_coming(&self) -> bool {
-        let pages = self.pages.lock();
-        pages.building > 0 || !pages.leaving.is_empty()
+    pub(crate) fn will_have_one(&self) -> bool {
+        let state = self.state.lock();
+        state.building > 0 || !state.leaving.is_empty()
     }
 
     pub(crate) fn take_ready(&self) -> Option<Slot> {
-        let slot = self.pages.lock().ready.pop_front();
+        let slot = self.state.lock().ready.pop_front();
         if slot.is_some() {
             self.changed.notify_one();
         }
@@ -201,14 +206,14 @@ impl Book {
     }
 
     pub(crate) fn drain_ready(&self) {
-        let ready = std::mem::take(&mut self.pages.lock().ready);
+        let ready = std::mem::take(&mut self.state.lock().ready);
         drop(ready);
     }
 
     pub(crate) fn stats(&self) -> NetStats {
-        let pages = self.pages.lock();
-        let (free, pool) = (pages.free.len(), pages.ready.len());
-        let known = free + pool + pages.leaving.len();
+        let state = self.state.lock();
+        let (free, pool) = (state.free.len(), state.ready.len());
+        let known = free + pool + state.leaving.len();
         NetStats {
             free,
             pool,
@@ -223,24 +228,24 @@ mod tests {
 
     #[test]
     fn a_dropped_lease_is_free_only_after_its_link_left() {
-        let book = Arc::new(Book::new(2, BTreeSet::new()));
-        let lease = book.lease().unwrap();
+        let slot_table = Arc::new(SlotTable::new(2, BTreeSet::new()));
+        let lease = slot_table.lease().unwrap();
         drop(lease);
-        assert_eq!(book.leaving(), [0]);
-        assert_eq!(book.lease().unwrap().index, 1);
-        assert!(book.lease().is_none());
-        book.release(0);
-        assert_eq!(book.lease().unwrap().index, 0);
+        assert_eq!(slot_table.leaving(), [0]);
+        assert_eq!(slot_table.lease().unwrap().index, 1);
+        assert!(slot_table.lease().is_none());
+        slot_table.release(0);
+        assert_eq!(slot_table.lease().unwrap().index, 0);
     }
 
     #[test]
     fn only_a_present_number_can_be_claimed_and_only_once() {
-        let book = Arc::new(Book::new(4, BTreeSet::from([2])));
-        assert!(book.claim(1).is_none());
-        let lease = book.claim(2).unwrap();
-        assert!(book.claim(2).is_none());
+        let slot_table = Arc::new(SlotTable::new(4, BTreeSet::from([2])));
+        assert!(slot_table.claim(1).is_none());
+        let lease = slot_table.claim(2).unwrap();
+        assert!(slot_table.claim(2).is_none());
         assert_eq!(
-            book.stats(),
+            slot_table.stats(),
             NetStats {
                 free: 3,
                 used: 1,
@@ -248,6 +253,6 @@ mod tests {
             }
         );
         drop(lease);
-        assert_eq!(book.leaving(), [2]);
+        assert_eq!(slot_table.leaving(), [2]);
     }
 }

@@ -1,4 +1,4 @@
-//! Threads that may enter another network namespace and always come home.
+//! Threads that may enter another network namespace and always return to their own.
 //!
 //! A namespace belongs to a thread, so a runtime's own threads must never change theirs. These do
 //! it for them: after every job a thread returns to the namespace it was made for, and one that
@@ -139,14 +139,14 @@ impl Drop for Alive {
 impl Shared {
     fn work_until_closed(&self) {
         // A thread starts where its maker was, which need not be home.
-        while self.come_home() {
+        while self.restore_namespace() {
             let Some(job) = self.next() else { return };
             // The panic is reported by its hook, and to the caller by the reply that never comes.
             std::panic::catch_unwind(AssertUnwindSafe(job)).ok();
         }
     }
 
-    fn come_home(&self) -> bool {
+    fn restore_namespace(&self) -> bool {
         let home = enter(self.home.as_fd());
         if let Err(error) = &home {
             tracing::error!(thread = self.name, %error, "cannot return to the host's network; the thread ends");

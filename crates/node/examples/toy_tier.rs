@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{
-    AddedLayer, Adopted, DynStream, Error, Exit, Node, Origin, Result, Running, Runtime, Started,
-    Stats,
+    AddedLayer, Adopted, DynStream, Error, Exit, NewSandbox, Node, Result, Running, Runtime,
+    Started, Stats,
 };
-use soulbox_template::Templates;
+use soulbox_template::{Template, Templates};
 use soulbox_types::{
     EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
     TemplateId, Tier, UnixMillis,
@@ -26,11 +26,6 @@ use tokio::{process::Command, sync::watch};
 struct Toy(Mutex<HashMap<SandboxId, watch::Sender<bool>>>);
 
 impl Toy {
-    fn unsupported<T>(what: &'static str) -> Result<T> {
-        let tier = Tier::Docker;
-        Err(Error::Unsupported { tier, what })
-    }
-
     async fn end(&self, id: &SandboxId) {
         let ending = self.0.lock().remove(id);
         if let Some(ending) = ending {
@@ -46,7 +41,7 @@ impl Runtime for Toy {
         Tier::Docker // a tier of your own is a new variant of this
     }
 
-    async fn create(&self, spec: &SandboxSpec, _: Origin, started: &Started<'_>) -> Result<()> {
+    async fn create(&self, new: NewSandbox<'_>, started: &Started<'_>) -> Result<()> {
         let mut sleep = Command::new("sleep")
             .arg("3600")
             .kill_on_drop(true)
@@ -59,7 +54,7 @@ impl Runtime for Toy {
             record,
         })?;
         let (ending, mut ended) = watch::channel(false);
-        self.0.lock().insert(spec.id.clone(), ending);
+        self.0.lock().insert(new.spec.id.clone(), ending);
         tokio::spawn(async move {
             tokio::select! {
                 _ = sleep.wait() => return,
@@ -101,31 +96,31 @@ impl Runtime for Toy {
     }
 
     async fn pause(&self, _: &SandboxId) -> Result<()> {
-        Self::unsupported("pause")
+        Err(self.unsupported("pause"))
     }
 
     async fn hold(&self, _: &SandboxId) -> Result<()> {
-        Self::unsupported("pause")
+        Err(self.unsupported("pause"))
     }
 
     async fn resume(&self, _: &SandboxId) -> Result<()> {
-        Self::unsupported("resume")
+        Err(self.unsupported("resume"))
     }
 
     async fn set_network(&self, _: &SandboxId, _: &NetworkPolicy) -> Result<()> {
-        Self::unsupported("network rules")
+        Err(self.unsupported("network rules"))
     }
 
     async fn capture(&self, _: &SandboxId, _: &Path) -> Result<()> {
-        Self::unsupported("a snapshot")
+        Err(self.unsupported("a snapshot"))
     }
 
     async fn export(&self, _: &SandboxId, _: &Path) -> Result<Vec<AddedLayer>> {
-        Self::unsupported("a build")
+        Err(self.unsupported("a build"))
     }
 
     async fn set_limits(&self, _: &SandboxId, _: &Limits) -> Result<()> {
-        Self::unsupported("a change of limits")
+        Err(self.unsupported("a change of limits"))
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<Stats> {
@@ -137,12 +132,29 @@ impl Runtime for Toy {
     }
 }
 
-fn spec() -> std::result::Result<SandboxSpec, Box<dyn error::Error>> {
+/// What sandboxes start from; a tier finds the layers of their root here.
+fn template() -> Template {
+    Template {
+        id: TemplateId::random(),
+        build_id: "01890a5d-ac96-774b-bcce-b302099a8057".to_owned(),
+        aliases: Vec::new(),
+        overlays: Vec::new(),
+        env: [].into(),
+        default_user: "user".to_owned(),
+        default_workdir: String::new(),
+        limits: Limits::default(),
+        start: None,
+        created_at: UnixMillis::now(),
+    }
+}
+
+fn spec(template: &Template) -> std::result::Result<SandboxSpec, Box<dyn error::Error>> {
     let now = UnixMillis::now();
     Ok(SandboxSpec {
         id: SandboxId::random(),
         tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse()?,
-        template: TemplateId::random(),
+        tier: Tier::Docker,
+        template: template.id.clone(),
         build: None,
         purpose: Purpose::User,
         alias: None,
@@ -164,6 +176,9 @@ fn spec() -> std::result::Result<SandboxSpec, Box<dyn error::Error>> {
 #[tokio::main]
 async fn main() -> std::result::Result<(), Box<dyn error::Error>> {
     let folder = tempfile::tempdir()?;
+    let template = template();
+    let templates = Templates::open(folder.path().join("builds"))?;
+    templates.set_own(template.clone());
     let config = NodeConfig {
         sandboxes_dir: folder.path().join("sandboxes"),
         snapshots_dir: folder.path().join("snapshots"),
@@ -172,14 +187,17 @@ async fn main() -> std::result::Result<(), Box<dyn error::Error>> {
         volumes_dir: folder.path().join("volumes"),
         max_sandboxes: 10,
         min_free_disk: 0,
-        templates: Arc::new(Templates::open(folder.path().join("builds"))?),
+        templates: Arc::new(templates),
         ready_limit: Duration::from_secs(5),
         pool: PoolConfig::off(),
         admission: AdmissionConfig::default(),
     };
     let node = LocalNode::open(config, Arc::new(Toy::default())).await?;
-    let made = node.create(spec()?).await?;
-    println!("{} is {:?}, tier {:?}", made.spec.id, made.state, made.tier);
+    let made = node.create(spec(&template)?).await?;
+    println!(
+        "{} is {:?}, tier {}",
+        made.spec.id, made.state, made.spec.tier
+    );
     node.destroy(&made.spec.id, EndReason::Killed).await?;
     let left = std::fs::read_dir(folder.path().join("sandboxes"))?.count();
     println!(

@@ -1,4 +1,4 @@
-//! The door: whether one more sandbox fits, asked before it is made.
+//! Admission control: whether one more sandbox fits, asked before it is made.
 //!
 //! ```text
 //!                     plenty of room, nobody waits: no await, no I/O
@@ -21,29 +21,29 @@
 //! # Layout
 //! - `config`: what the operator decides
 //! - `resource`: what can lack, in words
-//! - `gauge`: what is used of the machine now; `machine`: the real one, with the fence;
+//! - `gauge`: what is used of the machine now; `machine`: the real one, with the slice;
 //!   `shared`: what the kernel has one number of
 //! - `ledger`: the latest look, and what is set aside
 //! - `estimate`: what a sandbox will need
-//! - `holding`: places and promised limits
-//! - `door`: line, starts, counts
+//! - `allocation`: places and promised limits
+//! - `controller`: line, starts, counts
 
+mod allocation;
 mod config;
-mod door;
+mod controller;
 mod estimate;
 mod gauge;
-mod holding;
 mod ledger;
 mod machine;
 mod resource;
 mod shared;
 
+pub(crate) use allocation::Allocation;
 pub use config::{AdmissionConfig, Overcommit};
-pub use door::AdmissionStats;
-pub(crate) use door::{Door, Permit, SetAside};
+pub use controller::AdmissionStats;
+pub(crate) use controller::{AdmissionController, CapacityReservation, Permit};
 pub use gauge::{Gauge, Level, Reading};
-pub(crate) use holding::Holding;
-pub use machine::{FenceError, MachineGauge};
+pub use machine::{MachineGauge, SliceError};
 pub use resource::Resource;
 
 use std::{sync::Arc, time::Duration};
@@ -55,23 +55,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::LocalNode;
 use ledger::{Need, Verdict};
-use resource::Lack;
+use resource::Shortage;
 
 /// For one's turn. Less than what clients wait for a create, more than a burst of a thousand needs.
 const LINE_LIMIT: Duration = Duration::from_secs(40);
-/// Not everything that frees something tells the door.
+/// Not everything that frees something tells admission control.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What somebody asks the door for.
+/// What somebody asks admission control for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// A sandbox that somebody waits for.
     New,
     /// One that nobody uses yet: it never waits, nor comes before those who do.
     Warm,
-    /// Processes for one that rests on its disk.
+    /// Processes for one that is paused on its disk.
     Restart,
-    /// Cpu for one that rests in memory.
+    /// Cpu for one that is paused in memory.
     Thaw,
 }
 
@@ -90,9 +90,9 @@ impl LocalNode {
         ask: Ask,
         ending: &CancellationToken,
     ) -> Result<Permit> {
-        let (door, need) = (self.door(), self.need_of(spec, ask));
-        if door.closed.is_cancelled() {
-            return Err(door.refuse(Lack::stopping()));
+        let (admission, need) = (self.admission(), self.need_of(spec, ask));
+        if admission.closed.is_cancelled() {
+            return Err(admission.refuse(Shortage::stopping()));
         }
         if let Some(permit) = self.admit_at_once(spec, ask, need) {
             return Ok(permit);
@@ -103,29 +103,29 @@ impl LocalNode {
         let gone = || Error::SandboxNotFound(spec.id.clone());
         tokio::select! {
             () = ending.cancelled() => Err(gone()),
-            () = door.closed.cancelled() => Err(door.refuse(Lack::stopping())),
-            admitted = self.admit_in_turn(spec, ask, need) => admitted,
+            () = admission.closed.cancelled() => Err(admission.refuse(Shortage::stopping())),
+            admitted = self.admit_from_queue(spec, ask, need) => admitted,
         }
     }
 
     fn need_of(&self, spec: &SandboxSpec, ask: Ask) -> Need {
         match ask {
             Ask::Thaw => Need::default(),
-            _ => self.door().estimates.need_of(spec),
+            _ => self.admission().estimates.need_of(spec),
         }
     }
 
     /// When nobody waits and there is plenty of everything.
     fn admit_at_once(&self, spec: &SandboxSpec, ask: Ask, need: Need) -> Option<Permit> {
-        let door = self.door();
-        let _head = door.line.try_lock().ok()?;
+        let admission = self.admission();
+        let _head = admission.line.try_lock().ok()?;
         let start = if ask.needs_start() {
-            Some(Arc::clone(&door.starts).try_acquire_owned().ok()?)
+            Some(Arc::clone(&admission.starts).try_acquire_owned().ok()?)
         } else {
             None
         };
-        let aside = self.try_admit(spec, ask, need, false).ok()?;
-        Some(Permit { start, aside })
+        let reserved = self.try_admit(spec, ask, need, false).ok()?;
+        Some(Permit { start, reserved })
     }
 
     async fn admit_without_waiting(
@@ -133,55 +133,60 @@ impl LocalNode {
         spec: &SandboxSpec,
         need: Need,
     ) -> Result<Permit> {
-        let door = self.door();
+        let admission = self.admission();
         // Before the line is taken: nobody shall wait behind one that nobody uses.
-        door.look_again().await;
-        let Ok(_head) = door.line.try_lock() else {
-            return Err(Lack::starts(door.waiting()).into());
+        admission.look_again().await;
+        let Ok(_head) = admission.line.try_lock() else {
+            return Err(Shortage::starts(admission.waiting()).into());
         };
         match self.try_admit(spec, Ask::Warm, need, true) {
-            Ok(aside) => Ok(Permit { start: None, aside }),
-            Err(Verdict::Lack(lack)) => Err(lack.into()),
-            Err(Verdict::Unsure) => Err(Lack::starts(door.waiting()).into()),
+            Ok(reserved) => Ok(Permit {
+                start: None,
+                reserved,
+            }),
+            Err(Verdict::Shortage(shortage)) => Err(shortage.into()),
+            Err(Verdict::Unsure) => Err(Shortage::starts(admission.waiting()).into()),
         }
     }
 
-    async fn admit_in_turn(
+    async fn admit_from_queue(
         self: &Arc<Self>,
         spec: &SandboxSpec,
         ask: Ask,
         need: Need,
     ) -> Result<Permit> {
-        let door = self.door();
+        let admission = self.admission();
         let arrived = Instant::now();
-        let _counted = door.count_waiting();
-        let (_head, start) = door.come_to_the_front(ask, arrived + LINE_LIMIT).await?;
+        let _counted = admission.count_waiting();
+        let (_head, start) = admission
+            .come_to_the_front(ask, arrived + LINE_LIMIT)
+            .await?;
         // The last look at the machine decides, even if something changed meanwhile.
         let mut decides = false;
         loop {
-            let lack = match self.try_admit(spec, ask, need, decides) {
-                Ok(aside) => return Ok(Permit { start, aside }),
-                Err(Verdict::Lack(lack)) => lack,
+            let shortage = match self.try_admit(spec, ask, need, decides) {
+                Ok(reserved) => return Ok(Permit { start, reserved }),
+                Err(Verdict::Shortage(shortage)) => shortage,
                 Err(Verdict::Unsure) => {
-                    door.look_again().await;
+                    admission.look_again().await;
                     decides = true;
                     continue;
                 }
             };
             decides = false;
-            let until = arrived.max(door.lacking_since()) + door.config.wait;
-            if lack.forever {
-                return Err(door.refuse(lack));
+            let until = arrived.max(admission.short_since()) + admission.config.wait;
+            if shortage.forever {
+                return Err(admission.refuse(shortage));
             }
             if self.give_up_one_that_waits(until).await {
                 continue;
             }
             if Instant::now() >= until {
-                return Err(door.refuse(lack));
+                return Err(admission.refuse(shortage));
             }
             let next = until.min(Instant::now() + LOOK_AGAIN);
             tokio::select! {
-                () = door.changed.notified() => {}
+                () = admission.changed.notified() => {}
                 () = sleep_until(next) => {}
             }
         }
@@ -194,17 +199,19 @@ impl LocalNode {
         ask: Ask,
         need: Need,
         decides: bool,
-    ) -> Result<SetAside, Verdict> {
+    ) -> Result<CapacityReservation, Verdict> {
         if matches!(ask, Ask::New | Ask::Warm) {
-            self.check_room_on_disk().map_err(Verdict::Lack)?;
+            self.check_room_on_disk().map_err(Verdict::Shortage)?;
         }
-        let hold = || self.take_hold(spec, ask);
-        self.door().set_aside(need, decides, hold)
+        let hold = || self.allocate(spec, ask);
+        self.admission().reserve(need, decides, hold)
     }
 
-    fn check_room_on_disk(&self) -> Result<(), Lack> {
+    fn check_room_on_disk(&self) -> Result<(), Shortage> {
         match self.space() {
-            Ok(space) if space.free < space.reserve => Err(Lack::disk(space.free, space.reserve)),
+            Ok(space) if space.free < space.reserve => {
+                Err(Shortage::disk(space.free, space.reserve))
+            }
             // What cannot be asked does not lack: the create itself will say what is wrong.
             Ok(_) | Err(_) => Ok(()),
         }

@@ -15,13 +15,14 @@ use std::{
 
 use soulbox_runtime::{Adopted, End, Error, LogLevel, Paused, Result, Running};
 use soulbox_types::{
-    EndReason, Kept, OnTimeout, Purpose, SandboxId, SandboxSpec, SandboxState, UnixMillis,
+    EndReason, OnTimeout, PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, Tier,
+    UnixMillis,
 };
 use tokio::task::JoinSet;
 
 use crate::{
     LocalNode,
-    admission::Holding,
+    admission::Allocation,
     entry::Entry,
     folder,
     folder::{Damaged, Folder, Found, Loaded},
@@ -51,7 +52,10 @@ pub(crate) async fn adopt_all(node: &Arc<LocalNode>) -> Result<()> {
     }
     let mut keep: Vec<SandboxId> = node.ids();
     keep.extend(node.quarantine().left_alone());
-    node.runtime().reclaim(&keep).await
+    for runtime in node.runtimes().all() {
+        runtime.reclaim(&keep).await?;
+    }
+    Ok(())
 }
 
 /// One that was left alone, once more. On error it stays so.
@@ -80,14 +84,14 @@ pub(crate) async fn try_again(node: &Arc<LocalNode>, id: &SandboxId) -> Result<(
 /// While it was broken nobody could move its deadline.
 async fn give_time(entry: &mut Entry, folder: &Folder) {
     let later = UnixMillis::now().plus(AFTER_RECOVERY);
-    let rests_on_purpose = entry.paused.is_some() && folder.rests();
-    if rests_on_purpose || entry.spec.deadline >= later {
+    let paused_on_purpose = entry.paused.is_some() && folder.is_paused();
+    if paused_on_purpose || entry.spec.deadline >= later {
         return;
     }
     let writing = folder.clone();
     if let Err(error) = blocking(move || writing.lease(later)).await {
         // Another start finds the old one.
-        tracing::warn!(sandbox = %entry.id(), %error, "the time that it got is not on its disk");
+        tracing::warn!(sandbox_id = %entry.id(), %error, "the time that it got is not on its disk");
     }
     Arc::make_mut(&mut entry.spec).deadline = later;
     entry.deadline.send_replace(later);
@@ -146,7 +150,7 @@ fn look_at(node: &LocalNode, id: SandboxId) -> Result<Looked> {
         }
     }
     match loaded {
-        Err(error) if lacks_resources(&error) => Err(error),
+        Err(error) if is_short_of_resources(&error) => Err(error),
         loaded => Ok(Looked { id, folder, loaded }),
     }
 }
@@ -281,7 +285,7 @@ async fn judge(node: &LocalNode, found: Box<Found>, folder: &Folder) -> Result<V
     };
     if !outlives_its_server(&found) {
         // A handing over that was answered may be among what did not reach the disk.
-        let verdict = if may_lack_files(folder) {
+        let verdict = if may_be_short_of_files(folder) {
             put_aside("the machine was restarted, and whether it was anybody's is not on its disk")
         } else if spec.purpose == Purpose::User {
             let detail = "the server stopped while it was being made";
@@ -291,7 +295,7 @@ async fn judge(node: &LocalNode, found: Box<Found>, folder: &Folder) -> Result<V
         };
         return Ok(verdict);
     }
-    if running.is_none() && found.paused.is_none() && may_lack_files(folder) {
+    if running.is_none() && found.paused.is_none() && may_be_short_of_files(folder) {
         return Ok(put_aside(
             "the machine was restarted, and whether it was ready is not on its disk",
         ));
@@ -299,13 +303,13 @@ async fn judge(node: &LocalNode, found: Box<Found>, folder: &Folder) -> Result<V
     let mut taken = take_up(node, &found, folder).await;
     if let Err(error) = &taken {
         // It may have died under our hands: then a second look finds that.
-        tracing::warn!(sandbox = %spec.id, %error, "the sandbox cannot be adopted; looking again");
+        tracing::warn!(sandbox_id = %spec.id, %error, "the sandbox cannot be adopted; looking again");
         taken = take_up(node, &found, folder).await;
     }
     match taken {
         Ok(Ok(entry)) => Ok(Verdict::Adopt(Box::new(entry))),
         Ok(Err(gone)) => Ok(ended(found, gone.reason, &gone.detail)),
-        Err(error) if lacks_resources(&error) => Err(error),
+        Err(error) if is_short_of_resources(&error) => Err(error),
         Err(error) => Ok(Verdict::Leave(Fault {
             spec: Some(spec.clone()),
             reason: format!("it could not be taken up: {}", in_full(&error)),
@@ -347,7 +351,7 @@ fn outlives_its_server(found: &Found) -> bool {
 
 /// The machine was started anew since it was made: files that were written, or removed, after the
 /// last one that reached the disk may not be as they were. What has no disk has nothing to lose.
-fn may_lack_files(folder: &Folder) -> bool {
+fn may_be_short_of_files(folder: &Folder) -> bool {
     let before = match (folder.made_at(), booted_at()) {
         (Some(made), Some(booted)) => made < booted,
         _ => true,
@@ -363,15 +367,15 @@ fn booted_at() -> Option<SystemTime> {
 
 /// The sandbox as its folder says that it should be, if enough is left of it.
 async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Result<Entry, Gone>> {
-    let (runtime, id) = (node.runtime(), &found.spec.id);
+    let (runtime, id) = (node.runtime(found.spec.tier)?, &found.spec.id);
     let adopted = match &found.running {
         Some(running) => runtime.adopt(&found.spec, running).await?,
         None => Adopted::Gone,
     };
-    let entry = |state| Entry::new(found.spec.clone(), state, runtime.tier(), folder.clone());
+    let entry = |state| Entry::new(found.spec.clone(), state, folder.clone());
     let Some(mut paused) = found.paused else {
         if adopted == Adopted::Rebooted && folder.has_disk()? {
-            return Ok(rest_after_reboot(found, entry(SandboxState::Paused)));
+            return Ok(paused_after_reboot(found, entry(SandboxState::Paused)));
         }
         if let Some(gone) = gone_while_running(found, &adopted) {
             return Ok(Err(gone));
@@ -383,50 +387,50 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Res
         return Ok(Ok(entry));
     };
     match (paused.kept, adopted) {
-        (Kept::Memory, Adopted::Alive) => {
+        (PauseMode::Memory, Adopted::Alive) => {
             if let Err(error) = runtime.pause(id).await {
                 // On a disk that takes nothing, standing still is what can be had.
                 runtime.hold(id).await.map_err(|_| error)?;
             }
         }
-        (Kept::Filesystem, Adopted::Alive) => runtime.stop(id).await?,
+        (PauseMode::Filesystem, Adopted::Alive) => runtime.stop(id).await?,
         (kept, Adopted::Gone | Adopted::Rebooted) => {
             if !folder.has_disk()? {
-                let detail = "it was at rest, and its disk was not there any more";
+                let detail = "it was paused, and its disk was not there any more";
                 return Ok(Err(Gone::new(EndReason::Lost, detail)));
             }
-            if kept == Kept::Memory {
-                tracing::warn!(sandbox = %id, "its memory is gone; its files are kept");
-                paused.kept = Kept::Filesystem;
+            if kept == PauseMode::Memory {
+                tracing::warn!(sandbox_id = %id, "its memory is gone; its files are kept");
+                paused.kept = PauseMode::Filesystem;
                 // Another start that reads the old record finds the same.
                 if let Err(error) = folder.paused(&paused) {
-                    tracing::warn!(sandbox = %id, %error, "that its memory is gone is not on record");
+                    tracing::warn!(sandbox_id = %id, %error, "that its memory is gone is not on record");
                 }
             }
         }
     }
     let mut entry = entry(SandboxState::Paused);
     entry.paused = Some(paused);
-    entry.holding = Holding::at_rest(paused.kept);
+    entry.allocation = Allocation::while_paused(paused.kept);
     entry.note(
         LogLevel::Info,
-        "adopted, at rest, after a restart of the server",
+        "adopted, paused, after a restart of the server",
     );
     Ok(Ok(entry))
 }
 
-/// It ran when the machine went down: its files are there, and it rests on them until somebody wakes
+/// It ran when the machine went down: its files are there, and it stays paused on them until somebody wakes
 /// it or its time is over. Nothing of this is written: another start finds the same.
-fn rest_after_reboot(found: &Found, mut entry: Entry) -> Result<Entry, Gone> {
+fn paused_after_reboot(found: &Found, mut entry: Entry) -> Result<Entry, Gone> {
     if ends_at_deadline(&found.spec) && found.spec.deadline <= UnixMillis::now() {
         let detail = "its time was over when the server started";
         return Err(Gone::new(EndReason::Expired, detail));
     }
     entry.paused = Some(Paused {
-        kept: Kept::Filesystem,
+        kept: PauseMode::Filesystem,
         at: UnixMillis::now(),
     });
-    entry.holding = Holding::at_rest(Kept::Filesystem);
+    entry.allocation = Allocation::while_paused(PauseMode::Filesystem);
     entry.note(
         LogLevel::Warn,
         "the machine was restarted: its memory is gone, its files are kept",
@@ -463,7 +467,7 @@ async fn carry_out(node: &Arc<LocalNode>, decided: Decided) {
         Verdict::Adopt(entry) => insert(node, *entry, &folder),
         Verdict::Finish(found, end) => finish_off(node, &found, &folder, &end).await,
         Verdict::Remove(running) => {
-            let destroyed = node.runtime().destroy(&id, running.as_ref()).await;
+            let destroyed = destroy(node, &id, None, running.as_ref()).await;
             report(&id, destroyed.and_then(|()| folder.remove()));
         }
         Verdict::PutAside(fault, running) => {
@@ -481,7 +485,7 @@ fn insert(node: &Arc<LocalNode>, entry: Entry, folder: &Folder) {
     node.insert_paused(entry);
     // What was paused on purpose has no deadline.
     let on_purpose = folder.path().join("paused.json").exists();
-    if paused.kept == Kept::Filesystem && !on_purpose && ends_at_deadline(&spec) {
+    if paused.kept == PauseMode::Filesystem && !on_purpose && ends_at_deadline(&spec) {
         tokio::spawn(end_in_time(Arc::downgrade(node), spec));
     }
 }
@@ -492,11 +496,11 @@ async fn end_in_time(node: std::sync::Weak<LocalNode>, spec: Arc<SandboxSpec>) {
         let left = spec.deadline.0.saturating_sub(UnixMillis::now().0);
         tokio::time::sleep(Duration::from_millis(left)).await;
         let Some(node) = node.upgrade() else { return };
-        let Ok(turn) = node.turn(&spec.id) else {
+        let Ok(transition_lock) = node.transition_lock(&spec.id) else {
             return;
         };
         // Somebody is waking it.
-        let Ok(ours) = turn.try_lock() else {
+        let Ok(ours) = transition_lock.try_lock() else {
             tokio::time::sleep(LOOK_AGAIN).await;
             continue;
         };
@@ -521,7 +525,11 @@ async fn put_aside(
     fault: Fault,
     running: Option<&Running>,
 ) {
-    let put_away = node.runtime().put_away(id, running).await;
+    let put_away = async {
+        let runtime = node.runtime(tier_of(fault.spec.as_ref(), running))?;
+        runtime.put_away(id, running).await
+    };
+    let put_away = put_away.await;
     let (moving, of, place) = (Arc::clone(node), id.clone(), folder.clone());
     let moved = match put_away {
         Ok(()) => {
@@ -531,7 +539,7 @@ async fn put_aside(
                     moving.quarantine().put(&of, &place, &fault)
                 } else {
                     let reason = &fault.reason;
-                    tracing::error!(sandbox = %of, reason, "the sandbox cannot be used, and has no disk: removing it");
+                    tracing::error!(sandbox_id = %of, reason, "the sandbox cannot be used, and has no disk: removing it");
                     place.remove()
                 }
             })
@@ -550,26 +558,45 @@ async fn put_aside(
 /// last server knew.
 async fn finish_off(node: &LocalNode, found: &Found, folder: &Folder, end: &End) {
     let id = &found.spec.id;
-    tracing::info!(sandbox = %id, reason = end.reason.as_str(), end.detail, "the sandbox is gone");
+    tracing::info!(sandbox_id = %id, reason = end.reason.as_str(), end.detail, "the sandbox is gone");
     // A full disk must not keep what nobody can use.
     if let Err(error) = folder.ended(end) {
-        tracing::warn!(sandbox = %id, %error, "could not mark the end of a sandbox");
+        tracing::warn!(sandbox_id = %id, %error, "could not mark the end of a sandbox");
     }
-    let destroyed = node.runtime().destroy(id, found.running.as_ref()).await;
+    let destroyed = destroy(node, id, Some(&found.spec), found.running.as_ref()).await;
     report(
         id,
         destroyed.and_then(|()| folder.remove_into(node.ends(), end)),
     );
 }
 
+async fn destroy(
+    node: &LocalNode,
+    id: &SandboxId,
+    spec: Option<&SandboxSpec>,
+    running: Option<&Running>,
+) -> Result<()> {
+    node.runtime(tier_of(spec, running))?
+        .destroy(id, running)
+        .await
+}
+
+/// What runs says best of what it is.
+fn tier_of(spec: Option<&SandboxSpec>, running: Option<&Running>) -> Tier {
+    let of_running = running.map(|running| running.tier);
+    of_running
+        .or_else(|| spec.map(|spec| spec.tier))
+        .unwrap_or_default()
+}
+
 fn report(id: &SandboxId, removed: Result<()>) {
     if let Err(error) = removed {
-        tracing::error!(sandbox = %id, %error, "could not remove what is left; the next start tries again");
+        tracing::error!(sandbox_id = %id, %error, "could not remove what is left; the next start tries again");
     }
 }
 
 /// For want of descriptors or memory nothing is known about anybody, and nobody is judged.
-pub(crate) fn lacks_resources(error: &Error) -> bool {
+pub(crate) fn is_short_of_resources(error: &Error) -> bool {
     use rustix::io::Errno;
     causes(error).any(|cause| {
         let found = cause.downcast_ref::<std::io::Error>();
@@ -614,12 +641,18 @@ mod tests {
     fn a_want_of_descriptors_is_seen_through_every_wrapping() {
         let code = rustix::io::Errno::MFILE.raw_os_error();
         let plain = || io::Error::from_raw_os_error(code);
-        assert!(lacks_resources(&Error::io("x", plain())));
-        assert!(lacks_resources(&Error::io("x", io::Error::other(plain()))));
+        assert!(is_short_of_resources(&Error::io("x", plain())));
+        assert!(is_short_of_resources(&Error::io(
+            "x",
+            io::Error::other(plain())
+        )));
         let inner = Error::io("y", plain());
-        assert!(lacks_resources(&Error::io("x", io::Error::other(inner))));
+        assert!(is_short_of_resources(&Error::io(
+            "x",
+            io::Error::other(inner)
+        )));
         let missing = io::Error::from(io::ErrorKind::NotFound);
-        assert!(!lacks_resources(&Error::io("x", missing)));
+        assert!(!is_short_of_resources(&Error::io("x", missing)));
     }
 
     #[test]

@@ -13,8 +13,8 @@ impl LocalNode {
         id: SandboxId,
         snapshot: TemplateId,
     ) -> Result<Snapshot> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
         let spec = {
             let entries = self.entries().lock();
             match entries.get(&id) {
@@ -36,12 +36,13 @@ impl LocalNode {
         self.check_disk()?;
         let image = self.snapshots_of().begin(&snapshot)?;
         let taken = async {
-            self.runtime().capture(&id, &image).await?;
+            self.runtime_of(&id)?.capture(&id, &image).await?;
             let whole = Snapshot {
                 id: snapshot.clone(),
                 source: id.clone(),
                 template: spec.template.clone(),
                 build: spec.build.clone(),
+                tier: spec.tier,
                 parents,
                 limits: spec.limits,
                 created_at: UnixMillis::now(),

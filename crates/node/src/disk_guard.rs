@@ -13,7 +13,9 @@ use std::{
 };
 
 use soulbox_runtime::{Error, LogLevel, Result};
-use soulbox_types::{EndReason, Kept, Purpose, SandboxId, SandboxSpec, SandboxState, disk_reserve};
+use soulbox_types::{
+    EndReason, PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, disk_reserve,
+};
 
 use crate::{
     LocalNode,
@@ -136,15 +138,15 @@ impl LocalNode {
         let purpose = self.entries().lock().get(id).map(|e| e.spec.purpose);
         if purpose.is_some_and(|purpose| purpose != Purpose::User) {
             // Nobody would wake it.
-            tracing::warn!(sandbox = %id, "ending it: {reason}");
+            tracing::warn!(sandbox_id = %id, "ending it: {reason}");
             let (node, id) = (Arc::clone(self), id.clone());
             // Beside the guard, which has others to look at.
             tokio::spawn(async move { node.finish(&id, EndReason::Killed, reason).await });
             return;
         }
-        tracing::warn!(sandbox = %id, "pausing it: {reason}");
+        tracing::warn!(sandbox_id = %id, "pausing it: {reason}");
         match Arc::clone(self)
-            .pause_in_task(id.clone(), Kept::Memory)
+            .pause_in_task(id.clone(), PauseMode::Memory)
             .await
         {
             Ok(()) => {
@@ -153,9 +155,9 @@ impl LocalNode {
                 }
             }
             Err(error) => {
-                tracing::error!(sandbox = %id, %error, "it cannot be paused and is held as it is");
+                tracing::error!(sandbox_id = %id, %error, "it cannot be paused and is held as it is");
                 if let Err(error) = self.hold(id, reason).await {
-                    tracing::error!(sandbox = %id, %error, "it cannot be held either");
+                    tracing::error!(sandbox_id = %id, %error, "it cannot be held either");
                 }
             }
         }
@@ -171,7 +173,7 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
         let looking = Arc::clone(&node);
         let looked = blocking(move || {
             // So that creates need not.
-            looking.door().look();
+            looking.admission().look();
             let space = looking.space()?;
             let near = space.free < space.reserve.saturating_mul(ALERT_FROM);
             // Nobody needs to be looked at while there is plenty.

@@ -91,7 +91,7 @@ impl Ends {
     pub(crate) fn take_over(&self, end: &End, ended: &Path) {
         let id = &end.spec.id;
         if let Err(error) = fs::rename(ended, self.file(id)) {
-            tracing::warn!(sandbox = %id, %error, "why it ended is kept in memory for now");
+            tracing::warn!(sandbox_id = %id, %error, "why it ended is kept in memory for now");
             self.unwritten.lock().insert(id.clone(), end.clone());
         }
     }
@@ -148,7 +148,7 @@ impl Ends {
         unwritten.retain(|id, end| match write(&self.file(id), end) {
             Ok(()) => false,
             Err(error) => {
-                tracing::warn!(sandbox = %id, %error, "why it ended is still only in memory");
+                tracing::warn!(sandbox_id = %id, %error, "why it ended is still only in memory");
                 true
             }
         });

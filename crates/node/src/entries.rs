@@ -10,7 +10,7 @@ use std::{
 };
 
 use soulbox_runtime::{Paused, Visited};
-use soulbox_types::{OnTimeout, SandboxId, SandboxSpec, SandboxState, TenantId, Tier, UnixMillis};
+use soulbox_types::{OnTimeout, SandboxId, SandboxSpec, SandboxState, TenantId, UnixMillis};
 
 use crate::entry::Entry;
 
@@ -30,7 +30,6 @@ struct Row {
     /// Whether anybody outside the node is told of it.
     is_shown: bool,
     state: SandboxState,
-    tier: Tier,
     paused: Option<Paused>,
     created_at: UnixMillis,
     deadline: UnixMillis,
@@ -60,7 +59,6 @@ impl Row {
             tenant: tenants.number(&spec.tenant),
             is_shown: entry.is_shown(),
             state: entry.state(),
-            tier: entry.tier(),
             paused: entry
                 .paused
                 .filter(|_| entry.state() == SandboxState::Paused),
@@ -137,7 +135,6 @@ impl Entries {
                 each(Visited {
                     spec,
                     state: row.state,
-                    tier: row.tier,
                     paused: row.paused,
                     created_at: row.created_at,
                     deadline: row.deadline,
@@ -192,6 +189,7 @@ mod tests {
         let spec = SandboxSpec {
             id: id.parse().unwrap(),
             tenant: tenant.parse().unwrap(),
+            tier: soulbox_types::Tier::default(),
             template: "base".parse().unwrap(),
             build: None,
             purpose: Purpose::User,
@@ -210,7 +208,7 @@ mod tests {
             deadline: UnixMillis(2),
         };
         let folder = Folder::new(Path::new("/nowhere"), &spec.id);
-        Entry::new(spec, SandboxState::Running, Tier::Jail, folder)
+        Entry::new(spec, SandboxState::Running, folder)
     }
 
     fn seen(entries: &Entries, tenant: &str) -> Vec<(String, SandboxState, UnixMillis)> {

@@ -3,11 +3,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use soulbox_runtime::{End, LogEntry, LogLevel, MetricSample, Paused, Result, SandboxStatus};
-use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, Tier, UnixMillis};
+use soulbox_types::{Purpose, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{admission::Holding, folder::Folder, metrics::History, transition};
+use crate::{admission::Allocation, folder::Folder, metrics::History, transition};
 
 /// What the node itself says about a sandbox; envd keeps its own, larger log.
 const LOG_LINES: usize = 128;
@@ -18,16 +18,15 @@ pub(crate) struct Entry {
     pub(crate) spec: Arc<SandboxSpec>,
     /// Changed by [`Self::transition`] only.
     state: SandboxState,
-    /// How it rests, in state Paused.
+    /// How it is paused, in state Paused.
     pub(crate) paused: Option<Paused>,
     /// What it has of the machine.
-    pub(crate) holding: Holding,
-    tier: Tier,
+    pub(crate) allocation: Allocation,
     /// One change of state at a time: pause, resume and the end wait for each other.
-    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) transition_lock: Arc<tokio::sync::Mutex<()>>,
     /// One change of the deadline at a time, on disk and in memory.
     pub(crate) lease: Arc<tokio::sync::Mutex<()>>,
-    /// It rests, but what was begun to wake it could not be undone: some of it may run.
+    /// It is paused, but what was begun to wake it could not be undone: some of it may run.
     pub(crate) unsettled: bool,
     pub(crate) supervisor: Option<AbortHandle>,
     /// Wakes the supervisor when the end of life moves.
@@ -48,7 +47,6 @@ impl Entry {
     pub(crate) fn new(
         spec: impl Into<Arc<SandboxSpec>>,
         state: SandboxState,
-        tier: Tier,
         folder: Folder,
     ) -> Self {
         let spec = spec.into();
@@ -61,12 +59,11 @@ impl Entry {
             spec,
             state,
             paused: None,
-            holding: Holding::in_state(state),
-            turn: Arc::default(),
+            allocation: Allocation::in_state(state),
+            transition_lock: Arc::default(),
             lease: Arc::default(),
             unsettled: false,
             supervisor: None,
-            tier,
             deadline,
             made,
             ending: CancellationToken::new(),
@@ -106,12 +103,7 @@ impl Entry {
         SandboxStatus {
             spec: Arc::clone(&self.spec),
             state: self.state,
-            tier: self.tier,
         }
-    }
-
-    pub(crate) fn tier(&self) -> Tier {
-        self.tier
     }
 
     /// Ends the supervisor: what happens to the sandbox next is planned.

@@ -21,8 +21,8 @@ impl LocalNode {
         id: SandboxId,
         target: PathBuf,
     ) -> Result<Vec<AddedLayer>> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
         self.check_export(&id, &target).await?;
         {
             let mut entries = self.entries().lock();
@@ -31,15 +31,15 @@ impl LocalNode {
                 .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
             if entry.spec.snapshot.is_some() {
                 return Err(Error::Unsupported {
-                    tier: self.runtime().tier(),
-                    what: "a layer of what stands on a snapshot",
+                    tier: entry.spec.tier,
+                    what: "a layer of what stands on a snapshot".into(),
                 });
             }
             // From here on nobody dials it, and its end is no death.
             entry.transition(SandboxState::Paused)?;
             entry.leave_alone();
         }
-        let runtime = self.runtime();
+        let runtime = self.runtime_of(&id)?;
         tokio::select! {
             biased;
             // Gone away from, it leaves nothing.

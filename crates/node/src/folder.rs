@@ -6,7 +6,7 @@
 //! | `unready.json` | with the spec, if a start command must run first | of no use yet: gone when the ready command has passed |
 //! | `running.json` | when its first process exists | where to find it |
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
-//! | `paused.json` | before it rests | do not let it run; what a resume brings back |
+//! | `paused.json` | before it is paused | do not let it run; what a resume brings back |
 //! | `warm.json` | when it waits for a user | of which build it is; gone when it is the user's |
 //! | `ended.json` | before anything is torn down | finish the destruction; why, and of what |
 //!
@@ -118,10 +118,10 @@ impl Folder {
 
     /// With all that finds it again after a power cut: a create did not wait for the disk.
     pub(crate) fn paused(&self, paused: &Paused) -> Result<()> {
-        let rested = self.rests();
+        let paused_before = self.is_paused();
         let written = self.sync_made().and_then(|()| self.write(PAUSED, paused));
         if written.is_err()
-            && !rested
+            && !paused_before
             && let Err(error) = self.remove_soon(PAUSED)
         {
             tracing::error!(%error, "a failed pause is on record: a restart would carry it out");
@@ -133,7 +133,7 @@ impl Folder {
         durable::remove(&self.path.join(PAUSED)).map_err(failed)
     }
 
-    pub(crate) fn rests(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.path.join(PAUSED).exists()
     }
 
@@ -177,15 +177,15 @@ impl Folder {
         &self.path
     }
 
-    /// When the wish for it was written.
+    /// When the request for it was written.
     pub(crate) fn made_at(&self) -> Option<SystemTime> {
         let spec = fs::metadata(self.path.join(SPEC));
         spec.and_then(|metadata| metadata.modified()).ok()
     }
 
-    /// For good if it rests, because its rest is. Of others the row is on the disk a moment later.
+    /// For good if it is paused, because the pause is. Of others the row is on the disk a moment later.
     pub(crate) fn ended(&self, end: &End) -> Result<()> {
-        if self.rests() {
+        if self.is_paused() {
             self.write(ENDED, &Writing::from(end))
         } else if self.path.exists() {
             self.write_soon(ENDED, &Writing::from(end))
@@ -257,7 +257,7 @@ impl Folder {
         }
     }
 
-    /// Makes a folder of which nothing runs that of a sandbox at rest, if its spec can be read.
+    /// Makes a folder of which nothing runs that of a paused sandbox, if its spec can be read.
     /// What is not as it was written stays under another name, for whoever wants to look.
     pub(crate) fn mend(&self, paused: &Paused) -> Result<()> {
         for name in ["running.json", "warm.json", "unready.json", ENDED] {

@@ -21,7 +21,7 @@
 //! - `settle`: undoing what a failed pause or resume has begun
 //! - `transition`: which state may follow which
 //! - `quarantine`: what is there and cannot be used
-//! - `supervise`: deadline and death; `rest`: pause and resume; `network`: new rules
+//! - `supervise`: deadline and death; `pause`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
 //! - `ready`: a template's start command and ready check
@@ -44,19 +44,19 @@ mod local;
 mod logs;
 mod metrics;
 mod network;
+mod pause;
 mod pool;
 mod quarantine;
 mod ready;
 mod reserve;
-mod rest;
 mod settle;
 mod snapshots;
 mod supervise;
 mod transition;
 
 pub use admission::{
-    AdmissionConfig, AdmissionStats, FenceError, Gauge, Level, MachineGauge, Overcommit, Reading,
-    Resource,
+    AdmissionConfig, AdmissionStats, Gauge, Level, MachineGauge, Overcommit, Reading, Resource,
+    SliceError,
 };
 pub use local::{LocalNode, NodeConfig};
 pub use pool::{PoolConfig, PoolStats};

@@ -14,13 +14,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use soulbox_runtime::{Error, NodeEvent, Result, Runtime};
+use soulbox_runtime::{Error, NodeEvent, Result, Runtime, Runtimes};
 use soulbox_template::Templates;
-use soulbox_types::{SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{SandboxId, SandboxState, Tier, UnixMillis};
 use tokio::sync::broadcast;
 
 use crate::{
-    admission::{AdmissionConfig, AdmissionStats, Door},
+    admission::{AdmissionConfig, AdmissionController, AdmissionStats},
     adopt,
     creates::Creates,
     disk_guard,
@@ -70,12 +70,12 @@ impl NodeConfig {
 #[derive(Debug)]
 pub struct LocalNode {
     config: NodeConfig,
-    runtime: Arc<dyn Runtime>,
+    runtimes: Runtimes,
     snapshots: Snapshots,
     ends: Ends,
     quarantine: Quarantine,
     pool: Arc<Pool>,
-    door: Arc<Door>,
+    admission: Arc<AdmissionController>,
     creates: Creates,
     /// Held for short, never across an await.
     entries: Mutex<Entries>,
@@ -86,7 +86,8 @@ pub struct LocalNode {
 
 impl LocalNode {
     /// Adopts what an earlier run left, then serves.
-    pub async fn open(config: NodeConfig, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>> {
+    pub async fn open(config: NodeConfig, runtimes: impl Into<Runtimes>) -> Result<Arc<Self>> {
+        let runtimes = runtimes.into();
         soulbox_durable::make_folder(&config.sandboxes_dir, 0o700)
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
@@ -94,13 +95,13 @@ impl LocalNode {
         let quarantine = Quarantine::open(config.quarantine_dir.clone())?;
         let pool = Arc::new(Pool::new(config.pool.clone()));
         let admission = config.admission.clone();
-        let door = Arc::new(blocking(move || Ok(Door::open(admission))).await?);
+        let admission = Arc::new(blocking(move || Ok(AdmissionController::open(admission))).await?);
         let node = Arc::new_cyclic(|me| Self {
             config,
             pool,
-            door,
+            admission,
             creates: Creates::default(),
-            runtime,
+            runtimes,
             snapshots,
             ends,
             quarantine,
@@ -129,8 +130,18 @@ impl LocalNode {
         Weak::clone(&self.me)
     }
 
-    pub(crate) fn runtime(&self) -> Arc<dyn Runtime> {
-        Arc::clone(&self.runtime)
+    pub(crate) fn runtimes(&self) -> &Runtimes {
+        &self.runtimes
+    }
+
+    pub(crate) fn runtime(&self, tier: Tier) -> Result<Arc<dyn Runtime>> {
+        self.runtimes.get(tier).cloned()
+    }
+
+    /// That of a sandbox that is here.
+    pub(crate) fn runtime_of(&self, id: &SandboxId) -> Result<Arc<dyn Runtime>> {
+        let tier = self.entries.lock().get(id).map(|entry| entry.spec.tier);
+        self.runtime(tier.ok_or_else(|| Error::SandboxNotFound(id.clone()))?)
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
@@ -153,17 +164,17 @@ impl LocalNode {
         &self.creates
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.door
+    pub(crate) fn admission(&self) -> &Arc<AdmissionController> {
+        &self.admission
     }
 
     pub fn admission_stats(&self) -> AdmissionStats {
-        self.door.stats()
+        self.admission.stats()
     }
 
     /// Lets nobody in any more: whoever waits is told at once that the server stops.
-    pub fn close_door(&self) {
-        self.door.close();
+    pub fn close_admission(&self) {
+        self.admission.close();
     }
 
     pub(crate) fn max_sandboxes(&self) -> usize {
@@ -211,7 +222,7 @@ impl LocalNode {
         &self.quarantine
     }
 
-    pub(crate) fn tell(&self, event: NodeEvent) {
+    pub(crate) fn emit(&self, event: NodeEvent) {
         // No receiver is fine: the control plane may not have started yet.
         let _none = self.events.send(event);
     }
@@ -223,14 +234,15 @@ impl LocalNode {
     }
 
     pub(crate) async fn sample(&self, id: &SandboxId) {
-        match self.runtime.stats(id).await {
+        let stats = async { self.runtime_of(id)?.stats(id).await };
+        match stats.await {
             Ok(stats) => {
                 if let Some(mut entry) = self.entries.lock().get_mut(id) {
                     entry.history.add(UnixMillis::now(), stats);
                 }
             }
             // It may have ended meanwhile.
-            Err(error) => tracing::debug!(sandbox = %id, %error, "no sample"),
+            Err(error) => tracing::debug!(sandbox_id = %id, %error, "no sample"),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http_body_util::Empty;
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::TokioIo;
-use soulbox_outgoing::{Heads, whole};
+use soulbox_outgoing::{InterimLimit, collect_limited};
 use soulbox_runtime::{DynStream, LogEntry};
 use soulbox_types::{NODE_TOKEN_HEADER, Secret};
 use tokio_util::task::AbortOnDropHandle;
@@ -34,7 +34,7 @@ async fn ask(
     stream: DynStream,
     token: &Secret,
 ) -> Result<Vec<LogEntry>, Box<dyn std::error::Error + Send + Sync>> {
-    let heads = Heads::default();
+    let heads = InterimLimit::default();
     let stream = TokioIo::new(heads.bound(stream));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
     // Ends with this call, also when it is given up.
@@ -45,7 +45,7 @@ async fn ask(
         .body(Empty::<Bytes>::new())?;
     heads.watch(&mut request);
     let response = sender.send_request(request).await?;
-    let body = whole(response.into_body(), MAX_BYTES).await?;
+    let body = collect_limited(response.into_body(), MAX_BYTES).await?;
     Ok(serde_json::from_slice(&body)?)
 }
 

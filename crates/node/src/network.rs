@@ -13,8 +13,8 @@ impl LocalNode {
         id: SandboxId,
         network: NetworkPolicy,
     ) -> Result<()> {
-        let turn = self.turn(&id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(&id)?;
+        let _ours = transition_lock.lock().await;
         let (folder, old) = {
             let entries = self.entries().lock();
             let entry = entries
@@ -33,7 +33,7 @@ impl LocalNode {
         // On disk first: a server that dies in between carries it out when it adopts the sandbox.
         let writing = folder.clone();
         blocking(move || writing.change(&new)).await?;
-        if let Err(error) = self.runtime().set_network(&id, &network).await {
+        if let Err(error) = self.runtime_of(&id)?.set_network(&id, &network).await {
             blocking(move || folder.change(&old)).await?;
             return Err(error);
         }

@@ -34,7 +34,7 @@
 //! - `warm`: who is ready, who is starting, who is reserved
 //! - `pressure`: whether the machine can afford it
 //! - `keeper`: the task that fills and empties
-//! - `turn`: for how long one that is being made keeps others from it
+//! - `refill_permit`: for how long one that is being made keeps others from it
 //! - `hand_over`: from a waiting sandbox to the user's
 
 mod config;
@@ -42,7 +42,7 @@ mod demand;
 mod hand_over;
 mod keeper;
 mod pressure;
-mod turn;
+mod refill_permit;
 mod warm;
 
 pub use config::PoolConfig;

@@ -19,11 +19,13 @@ use fs_err as fs;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use soulbox_runtime::{Broken, Error, LogLevel, Paused, Remedy, Result, SandboxStatus};
-use soulbox_types::{Kept, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis};
+use soulbox_types::{
+    PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
+};
 
 use crate::{
     LocalNode,
-    admission::Holding,
+    admission::Allocation,
     adopt,
     entry::Entry,
     folder::{Folder, Loaded},
@@ -39,7 +41,7 @@ pub(crate) struct Quarantine {
     path: PathBuf,
     broken: Mutex<BTreeMap<SandboxId, Broken>>,
     /// One recovery or removal at a time: they are seldom, and two of one sandbox must not meet.
-    turn: tokio::sync::Mutex<()>,
+    lock: tokio::sync::Mutex<()>,
 }
 
 /// Beside the files of one that was put aside.
@@ -76,13 +78,13 @@ impl Quarantine {
                 continue;
             };
             let found = look_at(&Folder::new(&path, &id), &id);
-            tracing::error!(sandbox = %id, reason = found.reason, "a broken sandbox is kept in quarantine");
+            tracing::error!(sandbox_id = %id, reason = found.reason, "a broken sandbox is kept in quarantine");
             broken.insert(id, found);
         }
         Ok(Self {
             path,
             broken: Mutex::new(broken),
-            turn: tokio::sync::Mutex::default(),
+            lock: tokio::sync::Mutex::default(),
         })
     }
 
@@ -126,7 +128,7 @@ impl Quarantine {
         // It is looked at again and again.
         if before.is_none_or(|before| before.reason != fault.reason) {
             tracing::error!(
-                sandbox = %id, reason = fault.reason,
+                sandbox_id = %id, reason = fault.reason,
                 "the sandbox cannot be taken up; it is left as it is and tried again"
             );
         }
@@ -156,7 +158,7 @@ impl Quarantine {
         };
         // A full disk must not keep it from being put aside: then only the log says why.
         if let Err(error) = write(&folder.path().join(REASON), &note) {
-            tracing::warn!(sandbox = %id, %error, "why it is in quarantine could not be written");
+            tracing::warn!(sandbox_id = %id, %error, "why it is in quarantine could not be written");
         }
         fs::rename(folder.path(), self.path.join(id.as_str())).map_err(failed)?;
         sync_folder(&self.path);
@@ -167,7 +169,7 @@ impl Quarantine {
             ..look_at(&Folder::new(&self.path, id), id)
         };
         tracing::error!(
-            sandbox = %id, reason = broken.reason,
+            sandbox_id = %id, reason = broken.reason,
             "the sandbox cannot be used; its files are kept: `soulbox ls --broken`, `soulbox recover {id}`"
         );
         self.broken.lock().insert(id.clone(), broken);
@@ -180,7 +182,7 @@ impl Quarantine {
     }
 
     /// One that is in the quarantine, and so does not run.
-    fn at_rest(&self, id: &SandboxId) -> Result<Folder> {
+    fn while_paused(&self, id: &SandboxId) -> Result<Folder> {
         let broken = self.get(id)?;
         if broken.remedy == Remedy::Retry {
             return Err(Error::InUse {
@@ -236,12 +238,12 @@ impl LocalNode {
         self: Arc<Self>,
         id: SandboxId,
     ) -> Result<Option<SandboxStatus>> {
-        let _ours = self.quarantine().turn.lock().await;
-        self.look_again_in_turn(&id).await
+        let _ours = self.quarantine().lock.lock().await;
+        self.look_again_locked(&id).await
     }
 
     /// Of one that was left alone; nothing happens to others.
-    async fn look_again_in_turn(self: &Arc<Self>, id: &SandboxId) -> Result<Option<SandboxStatus>> {
+    async fn look_again_locked(self: &Arc<Self>, id: &SandboxId) -> Result<Option<SandboxStatus>> {
         if !self.quarantine().is_left_alone(id) {
             return Ok(None);
         }
@@ -255,9 +257,9 @@ impl LocalNode {
     }
 
     pub(crate) async fn recover_in_task(self: Arc<Self>, id: SandboxId) -> Result<SandboxStatus> {
-        let _ours = self.quarantine().turn.lock().await;
+        let _ours = self.quarantine().lock.lock().await;
         self.quarantine().get(&id)?;
-        if let Some(status) = self.look_again_in_turn(&id).await? {
+        if let Some(status) = self.look_again_locked(&id).await? {
             return Ok(status);
         }
         // It is there now, if it can be repaired at all.
@@ -277,7 +279,7 @@ impl LocalNode {
         let (node, old) = (Arc::clone(&self), Folder::new(&self.quarantine().path, &id));
         let new = self.folder(&id);
         let paused = Paused {
-            kept: Kept::Filesystem,
+            kept: PauseMode::Filesystem,
             at: UnixMillis::now(),
         };
         let place = new.clone();
@@ -292,27 +294,26 @@ impl LocalNode {
             Ok(())
         })
         .await?;
-        let tier = self.runtime().tier();
-        let mut entry = Entry::new(spec, SandboxState::Paused, tier, new);
+        let mut entry = Entry::new(spec, SandboxState::Paused, new);
         entry.paused = Some(paused);
-        entry.holding = Holding::at_rest(Kept::Filesystem);
+        entry.allocation = Allocation::while_paused(PauseMode::Filesystem);
         entry.note(LogLevel::Warn, format!("recovered: {}", broken.reason));
         let status = entry.status();
         self.insert_paused(entry);
         self.quarantine().forget(&id);
-        tracing::info!(sandbox = %id, "the sandbox was recovered from its files");
+        tracing::info!(sandbox_id = %id, "the sandbox was recovered from its files");
         Ok(status)
     }
 
     pub(crate) async fn open_broken_disk(self: Arc<Self>, id: SandboxId) -> Result<std::fs::File> {
-        let _ours = self.quarantine().turn.lock().await;
-        let folder = self.quarantine().at_rest(&id)?;
+        let _ours = self.quarantine().lock.lock().await;
+        let folder = self.quarantine().while_paused(&id)?;
         blocking(move || std::fs::File::open(folder.disk()).map_err(failed)).await
     }
 
     pub(crate) async fn discard_in_task(self: Arc<Self>, id: SandboxId) -> Result<()> {
-        let _ours = self.quarantine().turn.lock().await;
-        let folder = self.quarantine().at_rest(&id)?;
+        let _ours = self.quarantine().lock.lock().await;
+        let folder = self.quarantine().while_paused(&id)?;
         let going = folder.path().with_extension(GONE);
         let gone = blocking(move || {
             fs::rename(folder.path(), &going).map_err(failed)?;
@@ -320,7 +321,7 @@ impl LocalNode {
         });
         gone.await?;
         self.quarantine().forget(&id);
-        tracing::warn!(sandbox = %id, "a broken sandbox was removed");
+        tracing::warn!(sandbox_id = %id, "a broken sandbox was removed");
         Ok(())
     }
 

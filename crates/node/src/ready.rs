@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_guest::{Guest, GuestCommand, GuestExit, GuestProcess, RuntimeDial};
+use soulbox_envd_client::{CommandSpec, EnvdClient, ProcessExit, RemoteProcess, RuntimeDial};
 use soulbox_runtime::{Error, Result};
 use soulbox_types::{Purpose, SandboxId, SandboxSpec, StartCommand};
 
@@ -60,8 +60,8 @@ impl LocalNode {
                 .ending
                 .clone()
         };
-        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
-        let guest = Guest::new(Arc::new(dial), spec);
+        let dial = RuntimeDial::new(self.runtime(spec.tier)?, spec.id.clone());
+        let guest = EnvdClient::new(Arc::new(dial), spec);
         let limit = match spec.purpose {
             Purpose::Warm => self.ready_limit() * PATIENCE,
             Purpose::User | Purpose::Build => self.ready_limit(),
@@ -75,7 +75,7 @@ impl LocalNode {
 }
 
 async fn start_and_wait(
-    guest: &Guest,
+    guest: &EnvdClient,
     id: &SandboxId,
     start: &StartCommand,
     limit: Duration,
@@ -111,12 +111,12 @@ async fn start_and_wait(
             Err(failed("ready command", format!("it did not pass within {} s; the last time: {last}", limit.as_secs())))
         }
     };
-    tracing::debug!(sandbox = %id, took = ?begun.elapsed(), ready = outcome.is_ok(), "start command");
+    tracing::debug!(sandbox_id = %id, took = ?begun.elapsed(), ready = outcome.is_ok(), "start command");
     outcome
 }
 
 /// Why the ready command did not pass this time.
-async fn attempt(guest: &Guest, ready: &str, limit: Duration) -> Result<(), String> {
+async fn attempt(guest: &EnvdClient, ready: &str, limit: Duration) -> Result<(), String> {
     let mut output = Vec::new();
     let mut keep = |_, bytes: &[u8]| {
         output.extend_from_slice(bytes);
@@ -131,10 +131,10 @@ async fn attempt(guest: &Guest, ready: &str, limit: Duration) -> Result<(), Stri
 }
 
 /// Returns when the start command has failed. One that ends well has done its work.
-async fn failure_of(process: &mut Option<GuestProcess>) -> Error {
+async fn failure_of(process: &mut Option<RemoteProcess>) -> Error {
     if let Some(process) = process {
         match process.exited().await {
-            Ok(GuestExit::Code(0)) => {}
+            Ok(ProcessExit::Code(0)) => {}
             Ok(exit) => {
                 let tail = process.tail();
                 return failed(
@@ -148,11 +148,11 @@ async fn failure_of(process: &mut Option<GuestProcess>) -> Error {
     std::future::pending().await
 }
 
-fn shell(script: &str) -> GuestCommand {
-    GuestCommand {
+fn shell(script: &str) -> CommandSpec {
+    CommandSpec {
         program: "/bin/sh".to_owned(),
         args: ["-c", SHELL, "sh", script].map(str::to_owned).to_vec(),
-        ..GuestCommand::default()
+        ..CommandSpec::default()
     }
 }
 

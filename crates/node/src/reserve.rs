@@ -7,6 +7,8 @@ use soulbox_runtime::{
     PREPARED_HOLDS, Release, Reservation, ReservationSource, ReserveRequest, Reserved,
 };
 
+use soulbox_types::Tier;
+
 use crate::LocalNode;
 
 impl LocalNode {
@@ -17,13 +19,15 @@ impl LocalNode {
                 let holds = self.pool().config.reserved_for;
                 Reservation::new(id, ReservationSource::Warm, holds, self.weak())
             }
-            None => self.reserve_prepared(),
+            None => self.reserve_prepared(request.tier),
         }
     }
 
     /// For one that has to be made.
-    pub(crate) fn reserve_prepared(&self) -> Reservation {
-        match self.runtime().reserve() {
+    pub(crate) fn reserve_prepared(&self, tier: Tier) -> Reservation {
+        // One that is not there is refused by the create, with the reason.
+        let runtime = self.runtimes().get(tier).ok();
+        match runtime.and_then(|runtime| runtime.reserve()) {
             Some(id) => {
                 let source = ReservationSource::Prepared;
                 Reservation::new(id, source, PREPARED_HOLDS, self.weak())
@@ -37,7 +41,11 @@ impl Release for LocalNode {
     fn release(&self, reserved: &Reserved) {
         match reserved.source {
             ReservationSource::Warm => self.pool().release(&reserved.id),
-            ReservationSource::Prepared => self.runtime().release(&reserved.id),
+            ReservationSource::Prepared => {
+                for runtime in self.runtimes().all() {
+                    runtime.release(&reserved.id);
+                }
+            }
             ReservationSource::Fresh => {}
         }
     }

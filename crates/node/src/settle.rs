@@ -4,9 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::Result;
-use soulbox_types::{Kept, SandboxId, SandboxState};
+use soulbox_types::{PauseMode, SandboxId, SandboxState};
 
-use crate::{LocalNode, admission::Holding, local::blocking, rest::on_record};
+use crate::{LocalNode, admission::Allocation, local::blocking, pause::on_record};
 
 /// Times the number of the attempt, up to a minute.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -15,18 +15,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Unsettled {
     /// It is told as paused, and some of it may run: with its memory, or started from its files.
-    Running(Kept),
-    /// It runs, and its folder says that it rests.
+    Running(PauseMode),
+    /// It runs, and its folder says that it is paused.
     Record,
-    /// It rests, and its folder may not say so.
+    /// It is paused, and its folder may not say so.
     Rest,
 }
 
 impl LocalNode {
     /// Takes a wake-up back.
-    pub(crate) async fn back_to_rest(self: &Arc<Self>, id: &SandboxId, woken: Kept) {
-        if let Err(error) = self.rest_again(id, woken).await {
-            tracing::error!(sandbox = %id, %error, "it is told as paused, but some of it may run; trying again");
+    pub(crate) async fn return_to_pause(self: &Arc<Self>, id: &SandboxId, woken: PauseMode) {
+        if let Err(error) = self.pause_again(id, woken).await {
+            tracing::error!(sandbox_id = %id, %error, "it is told as paused, but some of it may run; trying again");
             let marked = self.change(id, |entry| {
                 entry.unsettled = true;
                 Ok(())
@@ -36,7 +36,7 @@ impl LocalNode {
                 self.settle_later(id, Unsettled::Running(woken));
             }
         }
-        self.let_go(id, Holding::at_rest(woken));
+        self.reallocate(id, Allocation::while_paused(woken));
     }
 
     pub(crate) fn settle_later(self: &Arc<Self>, id: &SandboxId, what: Unsettled) {
@@ -48,7 +48,7 @@ impl LocalNode {
                 match node.settle(&id, what).await {
                     Ok(()) => return,
                     Err(error) => {
-                        tracing::error!(sandbox = %id, %error, attempt, ?what, "still not undone");
+                        tracing::error!(sandbox_id = %id, %error, attempt, ?what, "still not undone");
                     }
                 }
             }
@@ -58,10 +58,10 @@ impl LocalNode {
     /// Also when there is nothing to be undone any more.
     async fn settle(&self, id: &SandboxId, what: Unsettled) -> Result<()> {
         // One whose end has begun is taken down with everything.
-        let Ok(turn) = self.turn(id) else {
+        let Ok(transition_lock) = self.transition_lock(id) else {
             return Ok(());
         };
-        let _ours = turn.lock().await;
+        let _ours = transition_lock.lock().await;
         let found = self.change(id, |entry| {
             Ok((entry.state(), entry.unsettled, entry.folder.clone()))
         });
@@ -70,7 +70,7 @@ impl LocalNode {
         };
         match (what, state) {
             (Unsettled::Running(woken), SandboxState::Paused) if unsettled => {
-                self.rest_again(id, woken).await?;
+                self.pause_again(id, woken).await?;
                 self.change(id, |entry| {
                     entry.unsettled = false;
                     Ok(())
@@ -88,11 +88,11 @@ impl LocalNode {
         }
     }
 
-    async fn rest_again(&self, id: &SandboxId, woken: Kept) -> Result<()> {
-        let runtime = self.runtime();
+    async fn pause_again(&self, id: &SandboxId, woken: PauseMode) -> Result<()> {
+        let runtime = self.runtime_of(id)?;
         match woken {
-            Kept::Filesystem => runtime.stop(id).await,
-            Kept::Memory => match runtime.pause(id).await {
+            PauseMode::Filesystem => runtime.stop(id).await,
+            PauseMode::Memory => match runtime.pause(id).await {
                 Ok(()) => Ok(()),
                 // On a disk that takes nothing, standing still is what can be had.
                 Err(error) => runtime.hold(id).await.map_err(|_| error),

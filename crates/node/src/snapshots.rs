@@ -17,7 +17,7 @@ use soulbox_runtime::{Error, Result, Snapshot};
 use soulbox_types::TemplateId;
 
 use crate::{
-    adopt::{in_full, lacks_resources},
+    adopt::{in_full, is_short_of_resources},
     checksum::checksum,
 };
 
@@ -53,7 +53,7 @@ impl Snapshots {
                 }
                 Err(error) => {
                     let error = failed(error);
-                    if lacks_resources(&error) {
+                    if is_short_of_resources(&error) {
                         return Err(error);
                     }
                     let reason = in_full(&error);

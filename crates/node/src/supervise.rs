@@ -16,7 +16,7 @@ pub(crate) async fn supervise(
     id: SandboxId,
     mut deadline: watch::Receiver<UnixMillis>,
 ) {
-    let Some(runtime) = node.upgrade().map(|n| n.runtime()) else {
+    let Some(runtime) = node.upgrade().and_then(|n| n.runtime_of(&id).ok()) else {
         return;
     };
     let exit = runtime.wait(&id);

@@ -1,4 +1,4 @@
-//! What the door promises, with a runtime that keeps its sandboxes in memory and a machine whose
+//! What admission control promises, with a runtime that keeps its sandboxes in memory and a machine whose
 //! memory is what the test says.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
@@ -15,10 +15,10 @@ use machine::{FakeMemory, LONG, Machine, config, ends_dir, snapshots_dir, spec};
 use parking_lot::Mutex;
 use soulbox_node::{LocalNode, NodeConfig, Resource};
 use soulbox_runtime::{Error, Node, Result, SandboxStatus};
-use soulbox_types::{EndReason, Kept, SandboxId, SandboxSpec, SandboxState, UnixMillis};
+use soulbox_types::{EndReason, PauseMode, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::{sync::Notify, task::JoinHandle};
 
-/// What the door takes a sandbox to need.
+/// What admission control takes a sandbox to need.
 const ONE_MIB: u64 = 24;
 const SHORT: Duration = Duration::from_millis(200);
 /// Longer than a test takes.
@@ -64,9 +64,9 @@ impl World {
         }
     }
 
-    fn create(&self, wish: SandboxSpec) -> JoinHandle<Result<SandboxStatus>> {
+    fn create(&self, request: SandboxSpec) -> JoinHandle<Result<SandboxStatus>> {
         let node = Arc::clone(&self.node);
-        tokio::spawn(async move { node.create(wish).await })
+        tokio::spawn(async move { node.create(request).await })
     }
 
     async fn destroy(&self, id: &SandboxId) {
@@ -185,11 +185,11 @@ async fn those_who_wait_are_served_in_order() {
     let served = Arc::new(Mutex::new(Vec::new()));
     let (mut asked, mut waiting) = (Vec::new(), Vec::new());
     for count in 1..=5 {
-        let wish = spec(LONG);
-        asked.push(wish.id.clone());
+        let request = spec(LONG);
+        asked.push(request.id.clone());
         let (node, served) = (Arc::clone(&world.node), Arc::clone(&served));
         waiting.push(tokio::spawn(async move {
-            let status = node.create(wish).await.unwrap();
+            let status = node.create(request).await.unwrap();
             served.lock().push(status.spec.id.clone());
         }));
         world.waiting(count).await;
@@ -266,18 +266,18 @@ async fn one_that_is_ended_while_it_waits_leaves_nothing_and_blocks_nobody() {
     let first = world.node.create(spec(LONG)).await.unwrap();
     let (head, behind) = (spec(LONG), spec(LONG));
     let mut waiting = Vec::new();
-    for (count, wish) in [&head, &behind].into_iter().enumerate() {
-        waiting.push(world.create(wish.clone()));
+    for (count, request) in [&head, &behind].into_iter().enumerate() {
+        waiting.push(world.create(request.clone()));
         world.waiting(count as u64 + 1).await;
     }
     let last = world.create(spec(LONG));
     world.waiting(3).await;
     let start = Instant::now();
-    for (wish, create) in [behind, head].iter().zip(waiting.into_iter().rev()) {
-        world.destroy(&wish.id).await;
+    for (request, create) in [behind, head].iter().zip(waiting.into_iter().rev()) {
+        world.destroy(&request.id).await;
         let ended = create.await.unwrap();
         assert!(matches!(ended, Err(Error::SandboxNotFound(_))), "{ended:?}");
-        assert!(world.node.get(&wish.id).is_none());
+        assert!(world.node.get(&request.id).is_none());
     }
     world.destroy(&first.spec.id).await;
     last.await.unwrap().unwrap();
@@ -330,31 +330,38 @@ async fn promised_memory_counts_also_while_it_is_paused_and_not_when_it_is_given
         what.contains("may use 512 MiB, and 1024 of 1024 MiB are promised"),
         "{what}"
     );
-    world.node.pause(&first.id, Kept::Memory).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Memory)
+        .await
+        .unwrap();
     why(world.node.create(spec(LONG)).await);
     world
         .node
-        .pause(&second.id, Kept::Filesystem)
+        .pause(&second.id, PauseMode::Filesystem)
         .await
         .unwrap();
     let third = world.node.create(spec(LONG)).await.unwrap();
 
-    // What rests on its disk comes back only when there is room, and rests on until then.
+    // What is paused on its disk comes back only when there is room, and stays paused until then.
     let later = UnixMillis::now().plus(LONG);
-    why(world.node.resume(&second.id, later, Kept::Memory).await);
+    why(world
+        .node
+        .resume(&second.id, later, PauseMode::Memory)
+        .await);
     assert_eq!(
         world.node.get(&second.id).unwrap().state,
         SandboxState::Paused
     );
     world
         .node
-        .resume(&first.id, later, Kept::Memory)
+        .resume(&first.id, later, PauseMode::Memory)
         .await
         .unwrap();
     world.destroy(&third.spec.id).await;
     world
         .node
-        .resume(&second.id, later, Kept::Memory)
+        .resume(&second.id, later, PauseMode::Memory)
         .await
         .unwrap();
     assert_eq!(world.refused(Resource::PromisedMemory), 3);
@@ -373,14 +380,18 @@ async fn promised_cpu_is_free_while_a_sandbox_is_paused() {
         what.contains("may use 2.00 cpus, and 2.00 of 2.00"),
         "{what}"
     );
-    world.node.pause(&first.id, Kept::Memory).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Memory)
+        .await
+        .unwrap();
     let second = world.node.create(spec(LONG)).await.unwrap();
     let later = UnixMillis::now().plus(LONG);
-    why(world.node.resume(&first.id, later, Kept::Memory).await);
+    why(world.node.resume(&first.id, later, PauseMode::Memory).await);
     world.destroy(&second.spec.id).await;
     world
         .node
-        .resume(&first.id, later, Kept::Memory)
+        .resume(&first.id, later, PauseMode::Memory)
         .await
         .unwrap();
 }
@@ -408,14 +419,18 @@ async fn a_place_is_free_while_its_sandbox_rests_on_disk() {
     world.node.create(first.clone()).await.unwrap();
     let what = why(world.node.create(spec(LONG)).await);
     assert_eq!(what, "places: 1 of 1 sandboxes are here (--max-sandboxes)");
-    world.node.pause(&first.id, Kept::Filesystem).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     let second = world.node.create(spec(LONG)).await.unwrap();
     let later = UnixMillis::now().plus(LONG);
-    why(world.node.resume(&first.id, later, Kept::Memory).await);
+    why(world.node.resume(&first.id, later, PauseMode::Memory).await);
     world.destroy(&second.spec.id).await;
     world
         .node
-        .resume(&first.id, later, Kept::Memory)
+        .resume(&first.id, later, PauseMode::Memory)
         .await
         .unwrap();
     why(world.node.create(spec(LONG)).await);
@@ -427,18 +442,25 @@ async fn a_restart_that_fails_rests_on_and_holds_nothing() {
     let world = World::new(1_000_000, |config| config.max_sandboxes = 1).await;
     let first = spec(LONG);
     world.node.create(first.clone()).await.unwrap();
-    world.node.pause(&first.id, Kept::Filesystem).await.unwrap();
+    world
+        .node
+        .pause(&first.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     *world.machine.fail_creates.lock() = true;
     let later = UnixMillis::now().plus(LONG);
     assert!(
         world
             .node
-            .resume(&first.id, later, Kept::Memory)
+            .resume(&first.id, later, PauseMode::Memory)
             .await
             .is_err()
     );
     *world.machine.fail_creates.lock() = false;
-    assert_eq!(world.node.paused(&first.id).unwrap().kept, Kept::Filesystem);
+    assert_eq!(
+        world.node.paused(&first.id).unwrap().kept,
+        PauseMode::Filesystem
+    );
     world.node.create(spec(LONG)).await.unwrap();
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use soulbox_durable::syncs;
 use soulbox_runtime::{Node, Result};
-use soulbox_types::{EndReason, Kept, NetworkPolicy, TemplateId};
+use soulbox_types::{EndReason, NetworkPolicy, PauseMode, TemplateId};
 
 #[path = "support/machine.rs"]
 mod machine;
@@ -24,10 +24,10 @@ async fn syncs_of<T>(work: impl Future<Output = Result<T>>) -> u64 {
 async fn a_create_waits_for_no_disk_and_what_promises_more_does() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = machine::open(config(folder.path()), &machine).await;
-    let wish = spec(LONG);
-    assert_eq!(syncs_of(node.create(wish.clone())).await, 0, "a create");
-    let id = &wish.id;
-    let later = wish.deadline.plus(LONG);
+    let request = spec(LONG);
+    assert_eq!(syncs_of(node.create(request.clone())).await, 0, "a create");
+    let id = &request.id;
+    let later = request.deadline.plus(LONG);
     // The file and its folder.
     assert_eq!(
         syncs_of(node.set_deadline(id, later)).await,
@@ -36,8 +36,8 @@ async fn a_create_waits_for_no_disk_and_what_promises_more_does() {
     );
     let rules = NetworkPolicy::default();
     assert_eq!(syncs_of(node.set_network(id, rules)).await, 2, "rules");
-    // Its wish, where it runs, its deadline and its pause; its folder and the folder of all.
-    for kept in [Kept::Memory, Kept::Filesystem] {
+    // Its spec, where it runs, its deadline and its pause; its folder and the folder of all.
+    for kept in [PauseMode::Memory, PauseMode::Filesystem] {
         assert_eq!(syncs_of(node.pause(id, kept)).await, 6, "a pause");
         assert!(
             syncs_of(node.resume(id, later, kept)).await >= 3,
@@ -48,11 +48,11 @@ async fn a_create_waits_for_no_disk_and_what_promises_more_does() {
     assert!(syncs_of(node.snapshot(id, snapshot.clone())).await >= 3);
     assert!(syncs_of(node.delete_snapshot(&snapshot)).await >= 1);
     assert_eq!(syncs_of(node.destroy(id, EndReason::Killed)).await, 0);
-    let resting = spec(LONG);
-    node.create(resting.clone()).await.unwrap();
-    node.pause(&resting.id, Kept::Memory).await.unwrap();
+    let found = spec(LONG);
+    node.create(found.clone()).await.unwrap();
+    node.pause(&found.id, PauseMode::Memory).await.unwrap();
     assert_eq!(
-        syncs_of(node.destroy(&resting.id, EndReason::Killed)).await,
+        syncs_of(node.destroy(&found.id, EndReason::Killed)).await,
         2,
         "the end of what a power cut would bring back"
     );

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use soulbox_runtime::{Node, NodeEvent, Remedy};
-use soulbox_types::{Kept, OnTimeout, SandboxId, SandboxState, TemplateId, UnixMillis};
+use soulbox_types::{OnTimeout, PauseMode, SandboxId, SandboxState, TemplateId, UnixMillis};
 
 #[path = "support/machine.rs"]
 mod machine;
@@ -26,14 +26,14 @@ fn overdue(world: &World, id: &SandboxId) {
 #[tokio::test]
 async fn one_whose_time_is_over_when_it_is_recovered_has_time_again() {
     let world = World::new();
-    let wish = world.left(None).await;
-    overdue(&world, &wish.id);
+    let request = world.left(None).await;
+    overdue(&world, &request.id);
     *world.machine.fail_adoptions.lock() = Some(eio());
     let server = world.server().await;
     let mut events = server.events();
     *world.machine.fail_adoptions.lock() = None;
 
-    let status = server.recover(&wish.id).await.unwrap();
+    let status = server.recover(&request.id).await.unwrap();
     assert_eq!(status.state, SandboxState::Running);
     let soon = UnixMillis::now().plus(SOME_MINUTES);
     assert!(status.spec.deadline > soon, "{:?}", status.spec.deadline);
@@ -42,21 +42,21 @@ async fn one_whose_time_is_over_when_it_is_recovered_has_time_again() {
     drop(server);
     // Another server knows of it.
     let server = world.server().await;
-    let found = server.get(&wish.id).unwrap().spec.deadline;
+    let found = server.get(&request.id).unwrap().spec.deadline;
     assert_eq!(found, status.spec.deadline);
 }
 
 #[tokio::test]
 async fn who_has_more_time_keeps_it_and_who_rests_has_no_deadline() {
-    for kept in [None, Some(Kept::Memory)] {
+    for kept in [None, Some(PauseMode::Memory)] {
         let world = World::new();
-        let wish = world.left(kept).await;
+        let request = world.left(kept).await;
         *world.machine.fail_adoptions.lock() = Some(eio());
         let server = world.server().await;
         *world.machine.fail_adoptions.lock() = None;
-        let status = server.recover(&wish.id).await.unwrap();
-        assert_eq!(status.spec.deadline, wish.deadline, "{kept:?}");
-        assert_eq!(server.paused(&wish.id).map(|paused| paused.kept), kept);
+        let status = server.recover(&request.id).await.unwrap();
+        assert_eq!(status.spec.deadline, request.deadline, "{kept:?}");
+        assert_eq!(server.paused(&request.id).map(|paused| paused.kept), kept);
     }
 }
 
@@ -64,12 +64,12 @@ async fn who_has_more_time_keeps_it_and_who_rests_has_no_deadline() {
 #[tokio::test]
 async fn one_whose_time_is_over_when_a_server_starts_ends() {
     let world = World::new();
-    let wish = world.left(None).await;
-    assert_eq!(wish.lifecycle.on_timeout, OnTimeout::Kill);
-    overdue(&world, &wish.id);
+    let request = world.left(None).await;
+    assert_eq!(request.lifecycle.on_timeout, OnTimeout::Kill);
+    overdue(&world, &request.id);
     let server = world.server().await;
     let mut events = server.events();
-    while server.get(&wish.id).is_some() {
+    while server.get(&request.id).is_some() {
         let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await;
         assert!(matches!(event.unwrap().unwrap(), NodeEvent::Ended { .. }));
     }
@@ -78,42 +78,45 @@ async fn one_whose_time_is_over_when_a_server_starts_ends() {
 #[tokio::test]
 async fn another_look_finds_it_as_soon_as_it_can_be_taken_up() {
     let world = World::new();
-    let wish = world.left(None).await;
+    let request = world.left(None).await;
     *world.machine.fail_adoptions.lock() = Some(eio());
     let server = world.server().await;
-    let first = broken(&server, &wish.id);
+    let first = broken(&server, &request.id);
     for _ in 0..3 {
-        assert!(server.look_again(&wish.id).await.unwrap().is_none());
-        let again = broken(&server, &wish.id);
+        assert!(server.look_again(&request.id).await.unwrap().is_none());
+        let again = broken(&server, &request.id);
         assert_eq!((again.at, &again.reason), (first.at, &first.reason));
-        assert!(world.runs(&wish.id), "a look does no harm");
+        assert!(world.runs(&request.id), "a look does no harm");
     }
     *world.machine.fail_adoptions.lock() = None;
-    let status = server.look_again(&wish.id).await.unwrap().unwrap();
+    let status = server.look_again(&request.id).await.unwrap().unwrap();
     assert_eq!(status.state, SandboxState::Running);
     assert!(server.broken().is_empty());
-    assert!(server.look_again(&wish.id).await.unwrap().is_none(), "once");
+    assert!(
+        server.look_again(&request.id).await.unwrap().is_none(),
+        "once"
+    );
 }
 
 #[tokio::test]
 async fn a_look_decides_nothing_for_the_owner_of_a_damaged_one() {
     let world = World::new();
-    let wish = world.left(None).await;
-    std::fs::write(world.place(&wish.id).join("running.json"), "").unwrap();
+    let request = world.left(None).await;
+    std::fs::write(world.place(&request.id).join("running.json"), "").unwrap();
     let server = world.server().await;
-    assert_eq!(broken(&server, &wish.id).remedy, Remedy::Repair);
-    assert!(server.look_again(&wish.id).await.unwrap().is_none());
-    assert_eq!(broken(&server, &wish.id).remedy, Remedy::Repair);
+    assert_eq!(broken(&server, &request.id).remedy, Remedy::Repair);
+    assert!(server.look_again(&request.id).await.unwrap().is_none());
+    assert_eq!(broken(&server, &request.id).remedy, Remedy::Repair);
 
     // Nor when it turns out to be damaged later.
     let world = World::new();
-    let wish = world.left(None).await;
+    let request = world.left(None).await;
     *world.machine.fail_adoptions.lock() = Some(eio());
     let server = world.server().await;
-    std::fs::write(world.place(&wish.id).join("lease.json"), "").unwrap();
-    assert!(server.look_again(&wish.id).await.unwrap().is_none());
-    assert_eq!(broken(&server, &wish.id).remedy, Remedy::Repair);
-    let disk = world.quarantined(&wish.id).join("disk.img");
+    std::fs::write(world.place(&request.id).join("lease.json"), "").unwrap();
+    assert!(server.look_again(&request.id).await.unwrap().is_none());
+    assert_eq!(broken(&server, &request.id).remedy, Remedy::Repair);
+    let disk = world.quarantined(&request.id).join("disk.img");
     assert_eq!(std::fs::read_to_string(disk).unwrap(), "its files");
 }
 
@@ -125,19 +128,22 @@ async fn what_one_stands_on_that_was_left_alone_stays() {
     server.create(source.clone()).await.unwrap();
     let image = TemplateId::random();
     server.snapshot(&source.id, image.clone()).await.unwrap();
-    let wish = soulbox_types::SandboxSpec {
+    let request = soulbox_types::SandboxSpec {
         snapshot: Some(image.clone()),
         ..spec(LONG)
     };
-    server.create(wish.clone()).await.unwrap();
+    server.create(request.clone()).await.unwrap();
     drop(server);
     // Of another file than the one that says what it stands on.
-    let lease = world.place(&wish.id).join("lease.json");
+    let lease = world.place(&request.id).join("lease.json");
     std::fs::create_dir(&lease).unwrap();
     let server = world.server().await;
-    assert_eq!(broken(&server, &wish.id).remedy, Remedy::Retry);
+    assert_eq!(broken(&server, &request.id).remedy, Remedy::Retry);
     let refused = server.delete_snapshot(&image).await.unwrap_err();
-    assert!(refused.to_string().contains(wish.id.as_str()), "{refused}");
+    assert!(
+        refused.to_string().contains(request.id.as_str()),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -150,17 +156,17 @@ async fn nothing_is_removed_while_it_is_not_known_what_something_stands_on() {
     for image in &images {
         server.snapshot(&source.id, image.clone()).await.unwrap();
     }
-    let wish = spec(LONG);
-    server.create(wish.clone()).await.unwrap();
+    let request = spec(LONG);
+    server.create(request.clone()).await.unwrap();
     assert!(!server.keeps_unknown());
     drop(server);
 
-    std::fs::write(world.place(&wish.id).join("spec.json"), "").unwrap();
+    std::fs::write(world.place(&request.id).join("spec.json"), "").unwrap();
     let server = world.server().await;
     assert!(server.keeps_unknown(), "a sandbox");
     let refused = server.delete_snapshot(&images[0]).await.unwrap_err();
     assert!(refused.to_string().contains("cannot be read"), "{refused}");
-    server.discard(&wish.id).await.unwrap();
+    server.discard(&request.id).await.unwrap();
     assert!(!server.keeps_unknown());
     drop(server);
 

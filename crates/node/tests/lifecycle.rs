@@ -8,7 +8,7 @@ use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 use soulbox_node::{LocalNode, NodeConfig};
 use soulbox_runtime::{Error, Node, NodeEvent};
 use soulbox_types::{
-    EndReason, Kept, Lifecycle, NetworkPolicy, OnTimeout, Purpose, SandboxId, SandboxSpec,
+    EndReason, Lifecycle, NetworkPolicy, OnTimeout, PauseMode, Purpose, SandboxId, SandboxSpec,
     SandboxState, TemplateId, UnixMillis,
 };
 use tokio::sync::Notify;
@@ -59,9 +59,9 @@ async fn a_deadline_can_be_moved_both_ways() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
-    let wish = spec(LONG);
-    let id = node.create(wish.clone()).await.unwrap().spec.id.clone();
-    let later = wish.deadline.plus(LONG);
+    let request = spec(LONG);
+    let id = node.create(request.clone()).await.unwrap().spec.id.clone();
+    let later = request.deadline.plus(LONG);
     node.set_deadline(&id, later).await.unwrap();
     assert_eq!(node.get(&id).unwrap().spec.deadline, later);
     node.set_deadline(&id, UnixMillis::now()).await.unwrap();
@@ -89,7 +89,7 @@ async fn network_rules_change_for_good_or_not_at_all() {
     let second = node(folder.path(), &machine).await;
     assert_eq!(second.get(&id).unwrap().spec.network, rules);
 
-    second.pause(&id, Kept::Memory).await.unwrap();
+    second.pause(&id, PauseMode::Memory).await.unwrap();
     assert!(matches!(
         second.set_network(&id, open).await,
         Err(Error::WrongState { .. })
@@ -132,11 +132,11 @@ async fn a_sandbox_killed_while_it_is_made_is_gone_afterwards() {
     let gate = Arc::new(Notify::new());
     *machine.gate.lock() = Some(Arc::clone(&gate));
     let node = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    let id = wish.id.clone();
+    let request = spec(LONG);
+    let id = request.id.clone();
     let creating = tokio::spawn({
         let node = Arc::clone(&node);
-        async move { node.create(wish).await.map(drop) }
+        async move { node.create(request).await.map(drop) }
     });
     while node.get(&id).is_none() {
         tokio::task::yield_now().await;
@@ -175,8 +175,8 @@ async fn a_failed_create_says_why_and_leaves_nothing() {
 async fn the_same_create_again_gets_the_same_sandbox() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
     let node = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    let (first, second) = tokio::join!(node.create(wish.clone()), node.create(wish.clone()));
+    let request = spec(LONG);
+    let (first, second) = tokio::join!(node.create(request.clone()), node.create(request.clone()));
     assert_eq!(first.unwrap().spec.id, second.unwrap().spec.id);
     assert_eq!(node.list().len(), 1);
 }
@@ -198,18 +198,18 @@ async fn a_full_node_refuses_and_says_when_to_come_back() {
 async fn a_new_node_adopts_what_lives_with_its_moved_deadline() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
     let first = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    first.create(wish.clone()).await.unwrap();
-    let later = wish.deadline.plus(LONG);
-    first.set_deadline(&wish.id, later).await.unwrap();
+    let request = spec(LONG);
+    first.create(request.clone()).await.unwrap();
+    let later = request.deadline.plus(LONG);
+    first.set_deadline(&request.id, later).await.unwrap();
     drop(first);
 
     let second = node(folder.path(), &machine).await;
-    let status = second.get(&wish.id).unwrap();
+    let status = second.get(&request.id).unwrap();
     assert_eq!(status.state, SandboxState::Running);
     assert_eq!(status.spec.deadline, later);
-    assert_eq!(status.spec.metadata, wish.metadata);
-    assert_eq!(status.spec.access_token, wish.access_token);
+    assert_eq!(status.spec.metadata, request.metadata);
+    assert_eq!(status.spec.access_token, request.access_token);
 }
 
 #[tokio::test]
@@ -217,12 +217,12 @@ async fn a_new_node_finishes_off_what_is_half_made_half_destroyed_or_dead() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
     let (dead, half_destroyed, half_made) = (spec(LONG), spec(LONG), spec(LONG));
-    for wish in [&dead, &half_destroyed, &half_made] {
-        first.create(wish.clone()).await.unwrap();
+    for request in [&dead, &half_destroyed, &half_made] {
+        first.create(request.clone()).await.unwrap();
     }
     drop(first);
     machine.alive.lock().remove(&dead.id);
-    let path = |wish: &SandboxSpec, name| folder.path().join(wish.id.as_str()).join(name);
+    let path = |request: &SandboxSpec, name| folder.path().join(request.id.as_str()).join(name);
     std::fs::write(
         path(&half_destroyed, "ended.json"),
         r#"{"reason":"killed"}"#,
@@ -260,18 +260,21 @@ async fn reasons(node: &LocalNode) -> HashMap<SandboxId, (EndReason, String)> {
 async fn a_restart_of_the_machine_is_told_as_that() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
-    let (running, resting) = (spec(LONG), spec(LONG));
-    for wish in [&running, &resting] {
-        first.create(wish.clone()).await.unwrap();
+    let (running, found) = (spec(LONG), spec(LONG));
+    for request in [&running, &found] {
+        first.create(request.clone()).await.unwrap();
     }
-    first.pause(&resting.id, Kept::Memory).await.unwrap();
+    first.pause(&found.id, PauseMode::Memory).await.unwrap();
     drop(first);
     *machine.rebooted.lock() = true;
     let disk = folder.path().join(running.id.as_str()).join("disk.img");
     std::fs::remove_file(disk).unwrap();
 
     let second = node(folder.path(), &machine).await;
-    assert_eq!(second.paused(&resting.id).unwrap().kept, Kept::Filesystem);
+    assert_eq!(
+        second.paused(&found.id).unwrap().kept,
+        PauseMode::Filesystem
+    );
     let why = reasons(&second).await;
     assert_eq!(why.len(), 1);
     let told = (EndReason::Lost, "the machine was restarted".to_owned());
@@ -283,8 +286,8 @@ async fn what_ran_when_the_machine_was_restarted_rests_on_its_files_until_its_ti
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
     let (lasting, short, over) = (spec(LONG), spec(LONG), spec(LONG));
-    for wish in [&lasting, &short, &over] {
-        first.create(wish.clone()).await.unwrap();
+    for request in [&lasting, &short, &over] {
+        first.create(request.clone()).await.unwrap();
     }
     let now = UnixMillis::now();
     first
@@ -294,8 +297,8 @@ async fn what_ran_when_the_machine_was_restarted_rests_on_its_files_until_its_ti
     drop(first);
     *machine.rebooted.lock() = true;
     machine.alive.lock().clear();
-    let lease = |wish: &SandboxSpec, at: UnixMillis| {
-        let path = folder.path().join(wish.id.as_str()).join("lease.json");
+    let lease = |request: &SandboxSpec, at: UnixMillis| {
+        let path = folder.path().join(request.id.as_str()).join("lease.json");
         std::fs::write(path, format!(r#"{{"deadline":{}}}"#, at.0)).unwrap();
     };
     lease(&over, now);
@@ -303,7 +306,10 @@ async fn what_ran_when_the_machine_was_restarted_rests_on_its_files_until_its_ti
 
     for _ in 0..2 {
         let again = node(folder.path(), &machine).await;
-        assert_eq!(again.paused(&lasting.id).unwrap().kept, Kept::Filesystem);
+        assert_eq!(
+            again.paused(&lasting.id).unwrap().kept,
+            PauseMode::Filesystem
+        );
         let why = reasons(&again).await;
         assert_eq!(why[&over.id].0, EndReason::Expired);
         assert!(!why.contains_key(&lasting.id), "{why:?}");
@@ -320,8 +326,11 @@ async fn what_ran_when_the_machine_was_restarted_rests_on_its_files_until_its_ti
     assert_eq!(reasons(&last).await[&short.id].0, EndReason::Expired);
     *machine.rebooted.lock() = false;
     let later = UnixMillis::now().plus(LONG);
-    let restored = last.resume(&lasting.id, later, Kept::Memory).await.unwrap();
-    assert_eq!(restored, Kept::Filesystem);
+    let restored = last
+        .resume(&lasting.id, later, PauseMode::Memory)
+        .await
+        .unwrap();
+    assert_eq!(restored, PauseMode::Filesystem);
     assert_eq!(last.get(&lasting.id).unwrap().state, SandboxState::Running);
 }
 
@@ -330,8 +339,8 @@ async fn why_a_sandbox_ended_is_kept_across_restarts_until_it_is_on_record() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
     let (killed, died) = (spec(LONG), spec(LONG));
-    for wish in [&killed, &died] {
-        first.create(wish.clone()).await.unwrap();
+    for request in [&killed, &died] {
+        first.create(request.clone()).await.unwrap();
     }
     let mut events = first.events();
     first.destroy(&killed.id, EndReason::Killed).await.unwrap();
@@ -361,16 +370,21 @@ async fn why_a_sandbox_ended_is_known_although_the_disk_has_no_room_for_it() {
     let (one, other) = (spec(LONG), spec(LONG));
     // A folder where the file should be stands for a disk that cannot take it.
     let mut obstacles = Vec::new();
-    for wish in [&one, &other] {
-        first.create(wish.clone()).await.unwrap();
-        obstacles.push(folder.path().join(wish.id.as_str()).join("ended.json.new"));
-        obstacles.push(ends_dir(folder.path()).join(format!("{}.new", wish.id)));
+    for request in [&one, &other] {
+        first.create(request.clone()).await.unwrap();
+        obstacles.push(
+            folder
+                .path()
+                .join(request.id.as_str())
+                .join("ended.json.new"),
+        );
+        obstacles.push(ends_dir(folder.path()).join(format!("{}.new", request.id)));
     }
     for obstacle in &obstacles {
         std::fs::create_dir(obstacle).unwrap();
     }
-    for wish in [&one, &other] {
-        first.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    for request in [&one, &other] {
+        first.destroy(&request.id, EndReason::Killed).await.unwrap();
     }
     let why = reasons(&first).await;
     assert_eq!(why[&one.id].0, EndReason::Killed);
@@ -392,13 +406,13 @@ async fn why_a_sandbox_ended_is_known_although_the_disk_has_no_room_for_it() {
 async fn a_server_that_dies_while_it_removes_a_folder_has_told_why() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    first.create(wish.clone()).await.unwrap();
-    let files = folder.path().join(wish.id.as_str());
+    let request = spec(LONG);
+    first.create(request.clone()).await.unwrap();
+    let files = folder.path().join(request.id.as_str());
     let kept: Vec<_> = ["spec.json", "running.json"]
         .map(|name| (files.join(name), std::fs::read(files.join(name)).unwrap()))
         .into();
-    first.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    first.destroy(&request.id, EndReason::Killed).await.unwrap();
     drop(first);
     std::fs::create_dir(&files).unwrap();
     for (path, text) in kept {
@@ -406,7 +420,7 @@ async fn a_server_that_dies_while_it_removes_a_folder_has_told_why() {
     }
 
     let second = node(folder.path(), &machine).await;
-    assert_eq!(reasons(&second).await[&wish.id].0, EndReason::Killed);
+    assert_eq!(reasons(&second).await[&request.id].0, EndReason::Killed);
     assert_eq!(folders(folder.path()), 0);
 }
 
@@ -416,20 +430,20 @@ async fn an_end_that_takes_its_time_is_known_with_its_reason() {
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
     *machine.fail_destroys.lock() = true;
-    let wish = spec(Duration::from_millis(50));
-    node.create(wish.clone()).await.unwrap();
+    let request = spec(Duration::from_millis(50));
+    node.create(request.clone()).await.unwrap();
     tokio::time::timeout(Duration::from_secs(10), async {
-        while node.get(&wish.id).is_some() {
+        while node.get(&request.id).is_some() {
             tokio::task::yield_now().await;
         }
     })
     .await
     .unwrap();
-    assert_eq!(reasons(&node).await[&wish.id].0, EndReason::Expired);
+    assert_eq!(reasons(&node).await[&request.id].0, EndReason::Expired);
     *machine.fail_destroys.lock() = false;
     assert_eq!(ended(&node, &mut events).await, EndReason::Expired);
     let why = reasons(&node).await;
-    assert_eq!((why.len(), why[&wish.id].0), (1, EndReason::Expired));
+    assert_eq!((why.len(), why[&request.id].0), (1, EndReason::Expired));
 }
 
 #[tokio::test]
@@ -450,9 +464,9 @@ async fn of_what_no_user_knew_no_end_is_kept() {
 async fn a_damaged_record_of_an_end_does_not_hide_the_others() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    node.create(wish.clone()).await.unwrap();
-    node.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    let request = spec(LONG);
+    node.create(request.clone()).await.unwrap();
+    node.destroy(&request.id, EndReason::Killed).await.unwrap();
     let damaged = ends_dir(folder.path()).join("damaged.json");
     std::fs::write(&damaged, "{").unwrap();
     assert_eq!(reasons(&node).await.len(), 1);
@@ -463,10 +477,10 @@ async fn a_damaged_record_of_an_end_does_not_hide_the_others() {
 async fn a_new_node_finishes_off_what_has_not_done_its_start_command() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    first.create(wish.clone()).await.unwrap();
+    let request = spec(LONG);
+    first.create(request.clone()).await.unwrap();
     drop(first);
-    let marker = folder.path().join(wish.id.as_str()).join("unready.json");
+    let marker = folder.path().join(request.id.as_str()).join("unready.json");
     assert!(!marker.exists(), "without a start command there is none");
     std::fs::write(marker, "null").unwrap();
 
@@ -480,10 +494,14 @@ async fn a_new_node_finishes_off_what_has_not_done_its_start_command() {
 async fn a_damaged_state_folder_does_not_stop_the_node() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::default());
     let first = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    first.create(wish.clone()).await.unwrap();
+    let request = spec(LONG);
+    first.create(request.clone()).await.unwrap();
     drop(first);
-    std::fs::write(folder.path().join(wish.id.as_str()).join("spec.json"), "{").unwrap();
+    std::fs::write(
+        folder.path().join(request.id.as_str()).join("spec.json"),
+        "{",
+    )
+    .unwrap();
     let second = node(folder.path(), &machine).await;
     assert!(second.list().is_empty());
 }
@@ -493,39 +511,41 @@ async fn a_paused_sandbox_rests_without_a_deadline_and_wakes_with_a_new_one() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
-    let wish = spec(Duration::from_millis(200));
-    node.create(wish.clone()).await.unwrap();
-    node.pause(&wish.id, Kept::Memory).await.unwrap();
+    let request = spec(Duration::from_millis(200));
+    node.create(request.clone()).await.unwrap();
+    node.pause(&request.id, PauseMode::Memory).await.unwrap();
     assert!(matches!(events.recv().await, Ok(NodeEvent::Paused { .. })));
-    assert!(machine.frozen.lock().contains(&wish.id));
-    let log = node.logs(&wish.id).await.unwrap();
+    assert!(machine.frozen.lock().contains(&request.id));
+    let log = node.logs(&request.id).await.unwrap();
     assert!(log.iter().any(|line| line.message.starts_with("paused")));
     assert!(matches!(
-        node.dial(&wish.id, 80).await,
+        node.dial(&request.id, 80).await,
         Err(Error::SandboxNotFound(_))
     ));
     assert!(matches!(
-        node.pause(&wish.id, Kept::Memory).await,
+        node.pause(&request.id, PauseMode::Memory).await,
         Err(Error::WrongState { .. })
     ));
     // Its old deadline passes without consequence.
-    while UnixMillis::now() <= wish.deadline {
+    while UnixMillis::now() <= request.deadline {
         tokio::task::yield_now().await;
     }
-    assert_eq!(node.get(&wish.id).unwrap().state, SandboxState::Paused);
+    assert_eq!(node.get(&request.id).unwrap().state, SandboxState::Paused);
 
     let later = UnixMillis::now().plus(LONG);
     assert_eq!(
-        node.resume(&wish.id, later, Kept::Memory).await.unwrap(),
-        Kept::Memory
+        node.resume(&request.id, later, PauseMode::Memory)
+            .await
+            .unwrap(),
+        PauseMode::Memory
     );
-    assert!(!machine.frozen.lock().contains(&wish.id));
-    let status = node.get(&wish.id).unwrap();
+    assert!(!machine.frozen.lock().contains(&request.id));
+    let status = node.get(&request.id).unwrap();
     assert_eq!(
         (status.state, status.spec.deadline),
         (SandboxState::Running, later)
     );
-    machine.alive.lock()[&wish.id].send_replace(true);
+    machine.alive.lock()[&request.id].send_replace(true);
     assert_eq!(ended(&node, &mut events).await, EndReason::Died);
 }
 
@@ -533,18 +553,25 @@ async fn a_paused_sandbox_rests_without_a_deadline_and_wakes_with_a_new_one() {
 async fn a_filesystem_pause_ends_the_processes_and_resumes_from_the_disk() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    node.create(wish.clone()).await.unwrap();
-    node.pause(&wish.id, Kept::Filesystem).await.unwrap();
+    let request = spec(LONG);
+    node.create(request.clone()).await.unwrap();
+    node.pause(&request.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     assert!(machine.alive.lock().is_empty());
-    assert_eq!(node.paused(&wish.id).unwrap().kept, Kept::Filesystem);
+    assert_eq!(
+        node.paused(&request.id).unwrap().kept,
+        PauseMode::Filesystem
+    );
     let later = UnixMillis::now().plus(LONG);
     assert_eq!(
-        node.resume(&wish.id, later, Kept::Memory).await.unwrap(),
-        Kept::Filesystem
+        node.resume(&request.id, later, PauseMode::Memory)
+            .await
+            .unwrap(),
+        PauseMode::Filesystem
     );
     assert_eq!(machine.alive.lock().len(), 1);
-    node.destroy(&wish.id, EndReason::Killed).await.unwrap();
+    node.destroy(&request.id, EndReason::Killed).await.unwrap();
     assert_eq!(folders(folder.path()), 0);
 }
 
@@ -553,14 +580,14 @@ async fn a_sandbox_that_asked_for_it_is_paused_at_its_deadline() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
-    let mut wish = spec(Duration::from_millis(50));
-    wish.lifecycle = Lifecycle {
-        on_timeout: OnTimeout::Pause(Kept::Memory),
+    let mut request = spec(Duration::from_millis(50));
+    request.lifecycle = Lifecycle {
+        on_timeout: OnTimeout::Pause(PauseMode::Memory),
         ..Lifecycle::default()
     };
-    node.create(wish.clone()).await.unwrap();
+    node.create(request.clone()).await.unwrap();
     assert!(matches!(events.recv().await, Ok(NodeEvent::Paused { .. })));
-    assert!(machine.frozen.lock().contains(&wish.id));
+    assert!(machine.frozen.lock().contains(&request.id));
 }
 
 #[tokio::test]
@@ -568,12 +595,12 @@ async fn a_failed_pause_leaves_the_sandbox_running_and_watched() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
     let mut events = node.events();
-    let wish = spec(LONG);
-    node.create(wish.clone()).await.unwrap();
+    let request = spec(LONG);
+    node.create(request.clone()).await.unwrap();
     *machine.fail_pauses.lock() = true;
-    assert!(node.pause(&wish.id, Kept::Memory).await.is_err());
-    assert_eq!(node.get(&wish.id).unwrap().state, SandboxState::Running);
-    node.set_deadline(&wish.id, UnixMillis::now())
+    assert!(node.pause(&request.id, PauseMode::Memory).await.is_err());
+    assert_eq!(node.get(&request.id).unwrap().state, SandboxState::Running);
+    node.set_deadline(&request.id, UnixMillis::now())
         .await
         .unwrap();
     assert_eq!(ended(&node, &mut events).await, EndReason::Expired);
@@ -584,24 +611,33 @@ async fn a_new_node_keeps_what_rests_at_rest_and_knows_what_a_reboot_took() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let first = node(folder.path(), &machine).await;
     let (frozen, stopped, rebooted) = (spec(LONG), spec(LONG), spec(LONG));
-    for wish in [&frozen, &stopped, &rebooted] {
-        first.create(wish.clone()).await.unwrap();
+    for request in [&frozen, &stopped, &rebooted] {
+        first.create(request.clone()).await.unwrap();
     }
-    first.pause(&frozen.id, Kept::Memory).await.unwrap();
-    first.pause(&stopped.id, Kept::Filesystem).await.unwrap();
-    first.pause(&rebooted.id, Kept::Memory).await.unwrap();
+    first.pause(&frozen.id, PauseMode::Memory).await.unwrap();
+    first
+        .pause(&stopped.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
+    first.pause(&rebooted.id, PauseMode::Memory).await.unwrap();
     drop(first);
     machine.alive.lock().remove(&rebooted.id);
 
     let second = node(folder.path(), &machine).await;
-    let kept = |wish: &SandboxSpec| second.paused(&wish.id).unwrap().kept;
-    assert_eq!(kept(&frozen), Kept::Memory);
-    assert_eq!(kept(&stopped), Kept::Filesystem);
-    assert_eq!(kept(&rebooted), Kept::Filesystem);
+    let kept = |request: &SandboxSpec| second.paused(&request.id).unwrap().kept;
+    assert_eq!(kept(&frozen), PauseMode::Memory);
+    assert_eq!(kept(&stopped), PauseMode::Filesystem);
+    assert_eq!(kept(&rebooted), PauseMode::Filesystem);
     let later = UnixMillis::now().plus(LONG);
-    for wish in [&frozen, &stopped, &rebooted] {
-        second.resume(&wish.id, later, Kept::Memory).await.unwrap();
-        assert_eq!(second.get(&wish.id).unwrap().state, SandboxState::Running);
+    for request in [&frozen, &stopped, &rebooted] {
+        second
+            .resume(&request.id, later, PauseMode::Memory)
+            .await
+            .unwrap();
+        assert_eq!(
+            second.get(&request.id).unwrap().state,
+            SandboxState::Running
+        );
     }
 }
 
@@ -652,11 +688,15 @@ async fn a_snapshot_outlives_its_source_and_the_server_and_goes_when_nobody_need
 async fn a_failed_snapshot_leaves_nothing_and_the_sandbox_runs_on() {
     let (folder, machine) = (tempfile::tempdir().unwrap(), Arc::<Machine>::default());
     let node = node(folder.path(), &machine).await;
-    let wish = spec(LONG);
-    node.create(wish.clone()).await.unwrap();
+    let request = spec(LONG);
+    node.create(request.clone()).await.unwrap();
     *machine.fail_captures.lock() = true;
-    assert!(node.snapshot(&wish.id, TemplateId::random()).await.is_err());
-    assert_eq!(node.get(&wish.id).unwrap().state, SandboxState::Running);
+    assert!(
+        node.snapshot(&request.id, TemplateId::random())
+            .await
+            .is_err()
+    );
+    assert_eq!(node.get(&request.id).unwrap().state, SandboxState::Running);
     assert!(node.snapshots().is_empty());
     assert_eq!(folders(&snapshots_dir(folder.path())), 0);
     std::fs::remove_dir_all(snapshots_dir(folder.path())).unwrap();
@@ -693,23 +733,26 @@ async fn a_snapshot_that_cannot_be_read_is_kept_and_says_why_it_cannot_be_used()
     first.create(source.clone()).await.unwrap();
     let image = TemplateId::random();
     first.snapshot(&source.id, image.clone()).await.unwrap();
-    let wish = SandboxSpec {
+    let request = SandboxSpec {
         snapshot: Some(image.clone()),
         ..spec(LONG)
     };
-    first.create(wish.clone()).await.unwrap();
-    first.pause(&wish.id, Kept::Filesystem).await.unwrap();
+    first.create(request.clone()).await.unwrap();
+    first
+        .pause(&request.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     drop(first);
     let place = snapshots_dir(folder.path()).join(image.as_str());
     std::fs::write(place.join("manifest.json"), "").unwrap();
 
     let second = node(folder.path(), &machine).await;
     let later = UnixMillis::now().plus(LONG);
-    let refused = second.resume(&wish.id, later, Kept::Memory).await;
+    let refused = second.resume(&request.id, later, PauseMode::Memory).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("its files are kept"), "{refused}");
     assert!(place.join("disk.img").exists());
-    assert!(second.paused(&wish.id).is_some());
+    assert!(second.paused(&request.id).is_some());
 }
 
 #[tokio::test]
@@ -718,10 +761,10 @@ async fn what_runs_for_a_build_is_not_shown_and_does_not_outlive_its_server() {
     let first = node(folder.path(), &machine).await;
     let mut events = first.events();
     let (mut step, mut other) = (spec(LONG), spec(LONG));
-    for wish in [&mut step, &mut other] {
-        wish.purpose = Purpose::Build;
-        first.create(wish.clone()).await.unwrap();
-        first.create(wish.clone()).await.unwrap();
+    for request in [&mut step, &mut other] {
+        request.purpose = Purpose::Build;
+        first.create(request.clone()).await.unwrap();
+        first.create(request.clone()).await.unwrap();
     }
     assert!(first.list().is_empty() && first.get(&step.id).is_none());
     assert!(first.logs(&step.id).await.is_err() && first.metrics(&step.id).is_empty());

@@ -360,8 +360,8 @@ fn a_kill_in_the_middle_of_a_hand_over_ends_it() {
         let mut spec = world.spec();
         let reserved = world.reserve_warm(&server).unwrap();
         spec.id = reserved.id().clone();
-        let (node, wish) = (Arc::clone(&server.node), spec.clone());
-        tokio::spawn(async move { node.create(wish).await });
+        let (node, request) = (Arc::clone(&server.node), spec.clone());
+        tokio::spawn(async move { node.create(request).await });
         let file = world.sandboxes().join(spec.id.as_str()).join("spec.json");
         server
             .until(|_| std::fs::read_to_string(&file).is_ok_and(|text| text.contains("测试")))
@@ -434,8 +434,8 @@ fn whoever_gets_one_that_waits_does_not_wait_for_those_that_are_started() {
         *world.machine.gate.lock() = Some(Arc::clone(&gate));
         let cold: Vec<_> = (0..2)
             .map(|_| {
-                let (node, wish) = (Arc::clone(&server.node), spec(LONG));
-                tokio::spawn(async move { node.create(wish).await })
+                let (node, request) = (Arc::clone(&server.node), spec(LONG));
+                tokio::spawn(async move { node.create(request).await })
             })
             .collect();
         server
@@ -502,8 +502,8 @@ fn whoever_finds_none_ready_takes_over_one_that_is_being_made() {
         assert_eq!(spec.id, half_made);
         spec.limits.memory_mib = 2048;
         let create = || {
-            let (node, wish) = (Arc::clone(&server.node), spec.clone());
-            tokio::spawn(async move { node.create(wish).await })
+            let (node, request) = (Arc::clone(&server.node), spec.clone());
+            tokio::spawn(async move { node.create(request).await })
         };
         let first = create();
         // Before it is made it has the cpu of a user's, and is told as one.
@@ -573,10 +573,10 @@ fn whoever_waits_for_one_that_cannot_be_made_gets_one_of_their_own() {
         let mut events = server.node.events();
         let (half_made, gate) = world.half_made(&server).await;
         *world.machine.fail_warm.lock() = true;
-        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        let (node, mut request) = (Arc::clone(&server.node), world.spec());
         let reserved = world.reserve_warm(&server).unwrap();
-        wish.id = reserved.id().clone();
-        let create = tokio::spawn(async move { node.create(wish).await });
+        request.id = reserved.id().clone();
+        let create = tokio::spawn(async move { node.create(request).await });
         server.until(|node| node.get(&half_made).is_some()).await;
         gate.open();
         let status = create.await.unwrap().unwrap();
@@ -590,7 +590,7 @@ fn whoever_waits_for_one_that_cannot_be_made_gets_one_of_their_own() {
 
 #[test]
 fn one_that_was_reserved_while_it_was_being_made_ends_when_its_create_does_not_come() {
-    for is_told in [true, false] {
+    for is_recorded in [true, false] {
         let world = World::new();
         let server = world.server_with(2, "current", |mut config| {
             config.pool.reserved_for = Duration::from_millis(100);
@@ -600,7 +600,7 @@ fn one_that_was_reserved_while_it_was_being_made_ends_when_its_create_does_not_c
             let (half_made, gate) = world.half_made(&server).await;
             let mut reserved = world.reserve_warm(&server);
             assert_eq!(*reserved.as_ref().unwrap().id(), half_made);
-            if is_told {
+            if is_recorded {
                 reserved = None;
             }
             gate.open();
@@ -623,10 +623,10 @@ fn one_that_is_taken_over_can_be_ended_and_ends_once() {
     server.run(async {
         let mut events = server.node.events();
         let (half_made, gate) = world.half_made(&server).await;
-        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        let (node, mut request) = (Arc::clone(&server.node), world.spec());
         let reserved = world.reserve_warm(&server).unwrap();
-        wish.id = reserved.id().clone();
-        let create = tokio::spawn(async move { node.create(wish).await });
+        request.id = reserved.id().clone();
+        let create = tokio::spawn(async move { node.create(request).await });
         server.until(|node| node.get(&half_made).is_some()).await;
         let (node, id) = (Arc::clone(&server.node), half_made.clone());
         let kill = tokio::spawn(async move { node.destroy(&id, EndReason::Killed).await });
@@ -655,10 +655,10 @@ fn a_kill_of_the_server_while_one_is_taken_over_leaves_nothing() {
     let server = world.server_with(2, "current", one_at_a_time);
     let half_made = server.run(async {
         let (half_made, _gate) = world.half_made(&server).await;
-        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        let (node, mut request) = (Arc::clone(&server.node), world.spec());
         let reserved = world.reserve_warm(&server).unwrap();
-        wish.id = reserved.id().clone();
-        tokio::spawn(async move { node.create(wish).await });
+        request.id = reserved.id().clone();
+        tokio::spawn(async move { node.create(request).await });
         server.until(|node| node.get(&half_made).is_some()).await;
         half_made
     });
@@ -685,9 +685,9 @@ fn nothing_is_begun_for_the_pool_while_a_start_command_of_a_user_runs() {
     server.run(async {
         // envd has started nothing yet: the processes run, and the start command does not end.
         *world.machine.mute.lock() = true;
-        let (node, wish) = (Arc::clone(&server.node), world.spec());
-        let users = wish.id.clone();
-        let create = tokio::spawn(async move { node.create(wish).await });
+        let (node, request) = (Arc::clone(&server.node), world.spec());
+        let users = request.id.clone();
+        let create = tokio::spawn(async move { node.create(request).await });
         server.until(|_| world.alive().len() == 1).await;
         world.ask_for(&server, 2);
         server.until(|node| node.pool_stats().making == 2).await;
@@ -729,11 +729,11 @@ fn an_end_that_is_asked_for_between_a_member_that_fails_and_its_replacement_coun
         world.fill(&server, 2).await;
         *world.machine.fail_inits.lock() = true;
         *world.machine.fail_destroys.lock() = true;
-        let (node, mut wish) = (Arc::clone(&server.node), world.spec());
+        let (node, mut request) = (Arc::clone(&server.node), world.spec());
         let reserved = world.reserve_warm(&server).unwrap();
         let id = reserved.id().clone();
-        wish.id = id.clone();
-        let create = tokio::spawn(async move { node.create(wish).await });
+        request.id = id.clone();
+        let create = tokio::spawn(async move { node.create(request).await });
         // It cannot be handed over, and its end takes a while.
         let folder = world.sandboxes().join(id.as_str());
         server.until(|_| folder.join("ended.json").exists()).await;

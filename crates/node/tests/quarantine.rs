@@ -10,7 +10,7 @@ use std::{
 
 use soulbox_runtime::{Error, Node, Remedy};
 use soulbox_types::{
-    EndReason, Kept, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
+    EndReason, PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
 };
 
 #[path = "support/machine.rs"]
@@ -40,17 +40,17 @@ fn make_old(path: &Path) {
 async fn whatever_file_is_damaged_the_disk_is_kept_and_told_with_the_reason() {
     for file in FILES {
         for text in ["", "{", "true"] {
-            for kept in [None, Some(Kept::Memory), Some(Kept::Filesystem)] {
+            for kept in [None, Some(PauseMode::Memory), Some(PauseMode::Filesystem)] {
                 let world = World::new();
-                let wish = world.left(kept).await;
-                std::fs::write(world.place(&wish.id).join(file), text).unwrap();
+                let request = world.left(kept).await;
+                std::fs::write(world.place(&request.id).join(file), text).unwrap();
                 let server = world.server().await;
-                let found = broken(&server, &wish.id);
+                let found = broken(&server, &request.id);
                 assert!(found.reason.contains(file), "{file}: {}", found.reason);
-                assert!(server.get(&wish.id).is_none());
-                assert!(!world.runs(&wish.id), "what cannot be adopted ends");
-                assert!(!world.place(&wish.id).exists());
-                let disk = world.quarantined(&wish.id).join("disk.img");
+                assert!(server.get(&request.id).is_none());
+                assert!(!world.runs(&request.id), "what cannot be adopted ends");
+                assert!(!world.place(&request.id).exists());
+                let disk = world.quarantined(&request.id).join("disk.img");
                 assert_eq!(std::fs::read_to_string(disk).unwrap(), "its files");
                 assert!(
                     server.unrecorded_ends().await.is_empty(),
@@ -59,7 +59,7 @@ async fn whatever_file_is_damaged_the_disk_is_kept_and_told_with_the_reason() {
                 // As the next one finds it too.
                 drop(server);
                 let server = world.server().await;
-                let again = broken(&server, &wish.id);
+                let again = broken(&server, &request.id);
                 assert_eq!((again.reason, again.at), (found.reason, found.at));
             }
         }
@@ -70,51 +70,63 @@ async fn whatever_file_is_damaged_the_disk_is_kept_and_told_with_the_reason() {
 async fn all_but_a_damaged_spec_can_be_recovered_and_comes_back_with_its_files() {
     for file in FILES {
         let world = World::new();
-        let wish = world.left(Some(Kept::Memory)).await;
-        std::fs::write(world.place(&wish.id).join(file), "").unwrap();
+        let request = world.left(Some(PauseMode::Memory)).await;
+        std::fs::write(world.place(&request.id).join(file), "").unwrap();
         let server = world.server().await;
-        let found = broken(&server, &wish.id);
+        let found = broken(&server, &request.id);
         if file == "spec.json" {
             assert_eq!(found.remedy, Remedy::Export);
-            let refused = server.recover(&wish.id).await.unwrap_err();
+            let refused = server.recover(&request.id).await.unwrap_err();
             assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
-            assert!(world.quarantined(&wish.id).exists());
+            assert!(world.quarantined(&request.id).exists());
             continue;
         }
         assert_eq!(found.remedy, Remedy::Repair, "{file}");
-        let status = server.recover(&wish.id).await.unwrap();
+        let status = server.recover(&request.id).await.unwrap();
         assert_eq!(status.state, SandboxState::Paused);
-        assert_eq!(status.spec.metadata, wish.metadata);
-        assert_eq!(server.paused(&wish.id).unwrap().kept, Kept::Filesystem);
+        assert_eq!(status.spec.metadata, request.metadata);
+        assert_eq!(
+            server.paused(&request.id).unwrap().kept,
+            PauseMode::Filesystem
+        );
         assert!(server.broken().is_empty());
         drop(server);
         // On disk too.
         let server = world.server().await;
-        assert_eq!(server.paused(&wish.id).unwrap().kept, Kept::Filesystem);
-        let disk = world.place(&wish.id).join("disk.img");
+        assert_eq!(
+            server.paused(&request.id).unwrap().kept,
+            PauseMode::Filesystem
+        );
+        let disk = world.place(&request.id).join("disk.img");
         assert_eq!(std::fs::read_to_string(disk).unwrap(), "its files");
         let later = UnixMillis::now().plus(LONG);
-        server.resume(&wish.id, later, Kept::Memory).await.unwrap();
-        assert!(world.runs(&wish.id));
-        assert!(server.recover(&wish.id).await.is_err(), "it is not broken");
+        server
+            .resume(&request.id, later, PauseMode::Memory)
+            .await
+            .unwrap();
+        assert!(world.runs(&request.id));
+        assert!(
+            server.recover(&request.id).await.is_err(),
+            "it is not broken"
+        );
     }
 }
 
 #[tokio::test]
 async fn the_disk_of_a_broken_one_can_be_read_and_it_goes_only_when_it_is_discarded() {
     let world = World::new();
-    let wish = world.left(None).await;
-    std::fs::write(world.place(&wish.id).join("spec.json"), "").unwrap();
+    let request = world.left(None).await;
+    std::fs::write(world.place(&request.id).join("spec.json"), "").unwrap();
     let server = world.server().await;
-    let disk = server.broken_disk(&wish.id).await.unwrap();
+    let disk = server.broken_disk(&request.id).await.unwrap();
     assert_eq!(std::io::read_to_string(disk).unwrap(), "its files");
-    server.discard(&wish.id).await.unwrap();
+    server.discard(&request.id).await.unwrap();
     assert!(matches!(
-        server.discard(&wish.id).await,
+        server.discard(&request.id).await,
         Err(Error::SandboxNotFound(_))
     ));
     assert!(server.broken().is_empty());
-    assert!(!world.quarantined(&wish.id).exists());
+    assert!(!world.quarantined(&request.id).exists());
 }
 
 /// A folder where a file should be stands for a disk that does not give it.
@@ -122,46 +134,46 @@ async fn the_disk_of_a_broken_one_can_be_read_and_it_goes_only_when_it_is_discar
 async fn what_cannot_be_read_this_time_is_left_as_it_is_and_runs_on() {
     for file in FILES {
         let world = World::new();
-        let wish = world.left(None).await;
-        let place = world.place(&wish.id).join(file);
+        let request = world.left(None).await;
+        let place = world.place(&request.id).join(file);
         let before = std::fs::read(&place).ok();
         let _absent = std::fs::remove_file(&place);
         std::fs::create_dir(&place).unwrap();
         let server = world.server().await;
-        let found = broken(&server, &wish.id);
+        let found = broken(&server, &request.id);
         assert_eq!(found.remedy, Remedy::Retry, "{file}");
         assert!(found.reason.contains("directory"), "{}", found.reason);
-        assert!(world.runs(&wish.id), "{file}");
-        assert!(!world.machine.destroyed.lock().contains(&wish.id));
+        assert!(world.runs(&request.id), "{file}");
+        assert!(!world.machine.destroyed.lock().contains(&request.id));
         let kept = world.machine.kept_by_reclaim.lock().clone();
-        assert!(kept.contains(&wish.id), "nobody clears it away");
-        assert!(server.discard(&wish.id).await.is_err());
-        assert!(server.broken_disk(&wish.id).await.is_err());
-        assert!(server.recover(&wish.id).await.is_err());
-        assert!(world.runs(&wish.id), "a try does no harm");
+        assert!(kept.contains(&request.id), "nobody clears it away");
+        assert!(server.discard(&request.id).await.is_err());
+        assert!(server.broken_disk(&request.id).await.is_err());
+        assert!(server.recover(&request.id).await.is_err());
+        assert!(world.runs(&request.id), "a try does no harm");
 
         std::fs::remove_dir(&place).unwrap();
         if let Some(text) = before {
             std::fs::write(&place, text).unwrap();
         }
-        let status = server.recover(&wish.id).await.unwrap();
+        let status = server.recover(&request.id).await.unwrap();
         assert_eq!(status.state, SandboxState::Running, "{file}");
-        assert!(world.runs(&wish.id) && server.broken().is_empty());
+        assert!(world.runs(&request.id) && server.broken().is_empty());
     }
 }
 
 #[tokio::test]
 async fn one_that_cannot_be_taken_up_is_left_as_it_is() {
     let world = World::new();
-    let wish = world.left(Some(Kept::Memory)).await;
+    let request = world.left(Some(PauseMode::Memory)).await;
     *world.machine.fail_adoptions.lock() = Some(eio());
     let server = world.server().await;
-    assert_eq!(broken(&server, &wish.id).remedy, Remedy::Retry);
-    assert!(world.runs(&wish.id) && world.place(&wish.id).exists());
+    assert_eq!(broken(&server, &request.id).remedy, Remedy::Retry);
+    assert!(world.runs(&request.id) && world.place(&request.id).exists());
     drop(server);
     *world.machine.fail_adoptions.lock() = None;
     let server = world.server().await;
-    assert_eq!(server.paused(&wish.id).unwrap().kept, Kept::Memory);
+    assert_eq!(server.paused(&request.id).unwrap().kept, PauseMode::Memory);
 }
 
 #[tokio::test]
@@ -178,8 +190,8 @@ async fn for_want_of_descriptors_a_start_fails_and_touches_nothing() {
     *world.machine.fail_adoptions.lock() = Some(rustix::io::Errno::MFILE.raw_os_error());
     let opened = machine::try_open(config(&world.sandboxes()), &world.machine).await;
     assert!(opened.is_err());
-    for wish in [&alive, &ended, &wreck] {
-        assert!(world.runs(&wish.id) && world.place(&wish.id).exists());
+    for request in [&alive, &ended, &wreck] {
+        assert!(world.runs(&request.id) && world.place(&request.id).exists());
     }
     assert!(world.machine.destroyed.lock().is_empty());
     *world.machine.fail_adoptions.lock() = None;
@@ -193,8 +205,8 @@ async fn for_want_of_descriptors_a_start_fails_and_touches_nothing() {
 async fn what_has_no_disk_goes_and_is_told_if_anybody_may_ask() {
     let world = World::new();
     let (known, unknown) = (world.left(None).await, world.left(None).await);
-    for wish in [&known, &unknown] {
-        std::fs::remove_file(world.place(&wish.id).join("disk.img")).unwrap();
+    for request in [&known, &unknown] {
+        std::fs::remove_file(world.place(&request.id).join("disk.img")).unwrap();
     }
     std::fs::write(world.place(&known.id).join("running.json"), "").unwrap();
     std::fs::write(world.place(&unknown.id).join("spec.json"), "").unwrap();
@@ -215,25 +227,25 @@ async fn what_has_no_disk_goes_and_is_told_if_anybody_may_ask() {
 #[tokio::test]
 async fn that_it_ended_counts_more_than_what_is_damaged() {
     let world = World::new();
-    let wish = world.left(None).await;
+    let request = world.left(None).await;
     let server = world.server().await;
     *world.machine.fail_destroys.lock() = true;
     let ending = tokio::spawn({
-        let (server, id) = (Arc::clone(&server), wish.id.clone());
+        let (server, id) = (Arc::clone(&server), request.id.clone());
         async move { server.destroy(&id, EndReason::Killed).await }
     });
-    let marker = world.place(&wish.id).join("ended.json");
+    let marker = world.place(&request.id).join("ended.json");
     while !marker.exists() {
         tokio::task::yield_now().await;
     }
     ending.abort();
     drop(server);
     *world.machine.fail_destroys.lock() = false;
-    std::fs::write(world.place(&wish.id).join("spec.json"), "").unwrap();
-    std::fs::write(world.place(&wish.id).join("running.json"), "").unwrap();
+    std::fs::write(world.place(&request.id).join("spec.json"), "").unwrap();
+    std::fs::write(world.place(&request.id).join("running.json"), "").unwrap();
     let server = world.server().await;
     assert!(server.broken().is_empty());
-    assert!(!world.place(&wish.id).exists());
+    assert!(!world.place(&request.id).exists());
     let ends = server.unrecorded_ends().await;
     assert_eq!(ends[0].reason, EndReason::Killed);
 }
@@ -241,16 +253,16 @@ async fn that_it_ended_counts_more_than_what_is_damaged() {
 #[tokio::test]
 async fn a_damaged_record_of_an_end_is_kept_aside_and_the_folder_too() {
     let world = World::new();
-    let wish = world.left(None).await;
-    let record = ends_dir(&world.sandboxes()).join(format!("{}.json", wish.id));
+    let request = world.left(None).await;
+    let record = ends_dir(&world.sandboxes()).join(format!("{}.json", request.id));
     std::fs::write(&record, "").unwrap();
     let server = world.server().await;
-    let found = broken(&server, &wish.id);
+    let found = broken(&server, &request.id);
     assert!(found.reason.contains("the record of its end"), "{found:?}");
     assert!(server.unrecorded_ends().await.is_empty());
     assert!(!record.exists() && record.with_extension("damaged").exists());
-    server.recover(&wish.id).await.unwrap();
-    assert!(server.paused(&wish.id).is_some());
+    server.recover(&request.id).await.unwrap();
+    assert!(server.paused(&request.id).is_some());
 }
 
 /// What a power cut may leave of a create that was answered: its spec, but not that it was ready,
@@ -266,20 +278,20 @@ async fn after_a_restart_of_the_machine_missing_files_condemn_nobody() {
     for change in changes {
         for old in [false, true] {
             let world = World::new();
-            let wish = world.left(None).await;
-            change(&world.place(&wish.id));
+            let request = world.left(None).await;
+            change(&world.place(&request.id));
             if old {
-                make_old(&world.place(&wish.id).join("spec.json"));
+                make_old(&world.place(&request.id).join("spec.json"));
             }
             let server = world.server().await;
-            assert!(server.list().is_empty() && !world.place(&wish.id).exists());
+            assert!(server.list().is_empty() && !world.place(&request.id).exists());
             if !old {
                 assert!(server.broken().is_empty(), "nobody was answered");
                 continue;
             }
-            let found = broken(&server, &wish.id);
+            let found = broken(&server, &request.id);
             assert!(found.unsure && found.reason.contains("machine was restarted"));
-            server.recover(&wish.id).await.unwrap();
+            server.recover(&request.id).await.unwrap();
         }
     }
 }
@@ -288,15 +300,15 @@ async fn after_a_restart_of_the_machine_missing_files_condemn_nobody() {
 async fn what_waited_for_a_user_when_the_machine_was_restarted_may_have_found_one() {
     let world = World::new();
     let server = world.server().await;
-    let wish = SandboxSpec {
+    let request = SandboxSpec {
         purpose: Purpose::Warm,
         ..spec(LONG)
     };
-    server.create(wish.clone()).await.unwrap();
+    server.create(request.clone()).await.unwrap();
     drop(server);
-    make_old(&world.place(&wish.id).join("spec.json"));
+    make_old(&world.place(&request.id).join("spec.json"));
     let server = world.server().await;
-    let found = broken(&server, &wish.id);
+    let found = broken(&server, &request.id);
     assert!(found.unsure && found.spec.is_none());
     assert_eq!(found.remedy, Remedy::Export);
 }
@@ -309,16 +321,19 @@ async fn a_snapshot_stays_while_a_broken_one_stands_on_it() {
     server.create(source.clone()).await.unwrap();
     let image = TemplateId::random();
     server.snapshot(&source.id, image.clone()).await.unwrap();
-    let wish = SandboxSpec {
+    let request = SandboxSpec {
         snapshot: Some(image.clone()),
         ..spec(LONG)
     };
-    server.create(wish.clone()).await.unwrap();
+    server.create(request.clone()).await.unwrap();
     drop(server);
-    std::fs::write(world.place(&wish.id).join("running.json"), "").unwrap();
+    std::fs::write(world.place(&request.id).join("running.json"), "").unwrap();
     let server = world.server().await;
     let refused = server.delete_snapshot(&image).await.unwrap_err();
-    assert!(refused.to_string().contains(wish.id.as_str()), "{refused}");
-    server.discard(&wish.id).await.unwrap();
+    assert!(
+        refused.to_string().contains(request.id.as_str()),
+        "{refused}"
+    );
+    server.discard(&request.id).await.unwrap();
     server.delete_snapshot(&image).await.unwrap();
 }

@@ -10,13 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_jail::{Jail, JailConfig};
+use soulbox_jail::Jail;
+use soulbox_machine::{Instance, Machine, MachineConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, PoolKey, Reservation, ReservationSource, ReserveRequest};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
-    EndReason, Kept, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
-    StartCommand, TemplateId, UnixMillis, guest::OverlaySpec,
+    EndReason, Lifecycle, Limits, NetworkPolicy, PauseMode, Purpose, SandboxId, SandboxSpec,
+    Secret, StartCommand, TemplateId, UnixMillis, guest::OverlaySpec,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -28,7 +29,7 @@ struct World {
 }
 
 struct Server {
-    jail: Arc<Jail>,
+    machine: Arc<Machine>,
     node: Arc<LocalNode>,
 }
 
@@ -38,10 +39,10 @@ impl Drop for World {
         let Ok(text) = fs::read(self.path().join("instance.json")) else {
             return;
         };
-        let instance: soulbox_jail::Instance = serde_json::from_slice(&text).unwrap();
+        let instance: Instance = serde_json::from_slice(&text).unwrap();
         let clean = move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(Jail::remove_traces(&instance));
+            runtime.block_on(Machine::remove_traces(&instance));
         };
         std::thread::spawn(clean).join().unwrap();
     }
@@ -81,16 +82,16 @@ impl World {
         let data_dir = self.path().to_owned();
         let templates = Arc::new(Templates::open(data_dir.join("builds")).unwrap());
         templates.set_own(self.template.clone());
-        let jail = Jail::open(JailConfig {
+        let machine = Machine::open(MachineConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
-            programs: soulbox_embed::install(&data_dir.join("bin")).unwrap(),
+            programs: soulbox_guest_programs::install(&data_dir.join("bin")).unwrap(),
             data_dir: data_dir.clone(),
-            templates: Arc::clone(&templates),
             network_range: None,
             open_ranges: Vec::new(),
             pool: 4,
             max_sandboxes: 64,
+            disk_sizes: vec![self.template.limits.disk_mib],
         })
         .await
         .unwrap();
@@ -111,9 +112,9 @@ impl World {
             },
             admission: AdmissionConfig::default(),
         };
-        let runtime = Arc::clone(&jail) as Arc<dyn soulbox_runtime::Runtime>;
+        let runtime: Arc<dyn soulbox_runtime::Runtime> = Jail::open(Arc::clone(&machine)).unwrap();
         let node = LocalNode::open(config, runtime).await.unwrap();
-        Server { jail, node }
+        Server { machine, node }
     }
 
     fn spec(&self) -> SandboxSpec {
@@ -121,6 +122,7 @@ impl World {
         SandboxSpec {
             id: SandboxId::random(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            tier: soulbox_types::Tier::default(),
             template: self.template.id.clone(),
             build: None,
             purpose: Purpose::User,
@@ -176,7 +178,7 @@ impl Server {
             self.node.destroy(&id, EndReason::Killed).await.unwrap();
         }
         self.node.close_pool().await;
-        self.jail.close().await;
+        self.machine.close().await;
     }
 
     /// The status line of an HTTP answer from inside.
@@ -237,10 +239,14 @@ async fn a_sandbox_is_handed_out_when_its_ready_command_has_passed() {
     let spec = server.node.create(world.spec()).await.unwrap().spec;
     assert!(server.get(&spec.id, PORT, "/").await.contains("200 OK"));
 
-    server.node.pause(&spec.id, Kept::Filesystem).await.unwrap();
+    server
+        .node
+        .pause(&spec.id, PauseMode::Filesystem)
+        .await
+        .unwrap();
     let later = UnixMillis::now().plus(Duration::from_mins(1));
-    let resumed = server.node.resume(&spec.id, later, Kept::Memory).await;
-    assert_eq!(resumed.unwrap(), Kept::Filesystem);
+    let resumed = server.node.resume(&spec.id, later, PauseMode::Memory).await;
+    assert_eq!(resumed.unwrap(), PauseMode::Filesystem);
     assert!(server.get(&spec.id, PORT, "/").await.contains("200 OK"));
 
     // A build's step has nothing to start yet.

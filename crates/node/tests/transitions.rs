@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use soulbox_node::LocalNode;
 use soulbox_runtime::{Error, Node, NodeEvent};
-use soulbox_types::{EndReason, Kept, SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{EndReason, PauseMode, SandboxId, SandboxState, UnixMillis};
 use tokio::{
     sync::{Notify, broadcast},
     task::JoinHandle,
@@ -41,15 +41,15 @@ impl World {
         }
     }
 
-    async fn paused(&self, keep: Kept) -> SandboxId {
+    async fn paused(&self, keep: PauseMode) -> SandboxId {
         let id = self.node.create(spec(LONG)).await.unwrap().spec.id.clone();
         self.node.pause(&id, keep).await.unwrap();
         id
     }
 
-    async fn resume(&self, id: &SandboxId) -> soulbox_runtime::Result<Kept> {
+    async fn resume(&self, id: &SandboxId) -> soulbox_runtime::Result<PauseMode> {
         let later = UnixMillis::now().plus(LONG);
-        self.node.resume(id, later, Kept::Memory).await
+        self.node.resume(id, later, PauseMode::Memory).await
     }
 
     /// When this returns its end has begun, and waits for what is under way.
@@ -105,35 +105,35 @@ async fn ends(events: &mut broadcast::Receiver<NodeEvent>) -> Vec<EndReason> {
 #[tokio::test]
 async fn a_resume_from_files_without_room_for_its_deadline_starts_nothing() {
     let world = World::new().await;
-    let id = world.paused(Kept::Filesystem).await;
+    let id = world.paused(PauseMode::Filesystem).await;
     make_unwritable(&world.file(&id, "lease.json"));
     assert!(matches!(world.resume(&id).await, Err(Error::Io { .. })));
     assert_eq!(world.state(&id), SandboxState::Paused);
     assert!(!world.runs(&id), "it is told as paused");
 
     make_writable(&world.file(&id, "lease.json"));
-    assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+    assert_eq!(world.resume(&id).await.unwrap(), PauseMode::Filesystem);
     assert_eq!(world.machine.second_starts.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn a_resume_from_memory_without_room_for_its_deadline_thaws_nothing() {
     let world = World::new().await;
-    let id = world.paused(Kept::Memory).await;
+    let id = world.paused(PauseMode::Memory).await;
     make_unwritable(&world.file(&id, "lease.json"));
     assert!(matches!(world.resume(&id).await, Err(Error::Io { .. })));
     assert_eq!(world.state(&id), SandboxState::Paused);
     assert!(!world.runs(&id), "nobody would end it at its deadline");
 
     make_writable(&world.file(&id, "lease.json"));
-    assert_eq!(world.resume(&id).await.unwrap(), Kept::Memory);
+    assert_eq!(world.resume(&id).await.unwrap(), PauseMode::Memory);
     assert!(world.runs(&id));
-    world.node.pause(&id, Kept::Memory).await.unwrap();
+    world.node.pause(&id, PauseMode::Memory).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_resume_that_cannot_be_put_on_record_is_taken_back() {
-    for keep in [Kept::Memory, Kept::Filesystem] {
+    for keep in [PauseMode::Memory, PauseMode::Filesystem] {
         let world = World::new().await;
         let id = world.paused(keep).await;
         let before = world.node.get(&id).unwrap().spec.deadline;
@@ -154,7 +154,7 @@ async fn a_resume_that_cannot_be_put_on_record_is_taken_back() {
 #[tokio::test]
 async fn a_start_that_could_not_be_taken_back_is_ended_before_the_next_one() {
     let world = World::new().await;
-    let id = world.paused(Kept::Filesystem).await;
+    let id = world.paused(PauseMode::Filesystem).await;
     let record = world.file(&id, "paused.json");
     make_unremovable(&record);
     *world.machine.fail_stops.lock() = Some(Fails::Before);
@@ -165,14 +165,14 @@ async fn a_start_that_could_not_be_taken_back_is_ended_before_the_next_one() {
 
     *world.machine.fail_stops.lock() = None;
     std::fs::remove_dir(record).unwrap();
-    assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+    assert_eq!(world.resume(&id).await.unwrap(), PauseMode::Filesystem);
     assert_eq!(world.machine.second_starts.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn what_could_not_be_taken_back_is_tried_again_by_itself() {
     let world = World::new().await;
-    let id = world.paused(Kept::Filesystem).await;
+    let id = world.paused(PauseMode::Filesystem).await;
     make_unremovable(&world.file(&id, "paused.json"));
     *world.machine.fail_stops.lock() = Some(Fails::Before);
     assert!(world.resume(&id).await.is_err());
@@ -192,13 +192,13 @@ async fn what_could_not_be_taken_back_is_tried_again_by_itself() {
 async fn a_kill_during_a_resume_wins_and_is_the_only_end() {
     let world = World::new().await;
     let mut events = world.node.events();
-    let id = world.paused(Kept::Memory).await;
+    let id = world.paused(PauseMode::Memory).await;
     let gate = Arc::new(Notify::new());
     *world.machine.rest_gate.lock() = Some(Arc::clone(&gate));
     let resuming = tokio::spawn({
         let (node, id) = (Arc::clone(&world.node), id.clone());
         let later = UnixMillis::now().plus(LONG);
-        async move { node.resume(&id, later, Kept::Memory).await }
+        async move { node.resume(&id, later, PauseMode::Memory).await }
     });
     while !world.runs(&id) {
         tokio::task::yield_now().await;
@@ -224,7 +224,7 @@ async fn a_kill_during_a_pause_wins_and_is_the_only_end() {
     *world.machine.rest_gate.lock() = Some(Arc::clone(&gate));
     let pausing = tokio::spawn({
         let (node, id) = (Arc::clone(&world.node), id.clone());
-        async move { node.pause(&id, Kept::Memory).await }
+        async move { node.pause(&id, PauseMode::Memory).await }
     });
     while world.runs(&id) {
         tokio::task::yield_now().await;
@@ -244,9 +244,9 @@ async fn a_kill_during_a_pause_wins_and_is_the_only_end() {
 async fn one_whose_processes_died_while_it_stood_still_comes_back_from_its_files() {
     let world = World::new().await;
     let mut events = world.node.events();
-    let id = world.paused(Kept::Memory).await;
+    let id = world.paused(PauseMode::Memory).await;
     world.machine.alive.lock()[&id].send_replace(true);
-    assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+    assert_eq!(world.resume(&id).await.unwrap(), PauseMode::Filesystem);
     assert_eq!(world.state(&id), SandboxState::Running);
     assert!(ends(&mut events).await.is_empty());
 }
@@ -258,12 +258,12 @@ async fn a_stop_that_ended_the_processes_and_failed_afterwards_is_a_pause() {
     let status = world.node.create(spec(LONG)).await.unwrap();
     let id = status.spec.id.clone();
     *world.machine.fail_stops.lock() = Some(Fails::After);
-    world.node.pause(&id, Kept::Filesystem).await.unwrap();
+    world.node.pause(&id, PauseMode::Filesystem).await.unwrap();
     assert!(ends(&mut events).await.is_empty(), "its files are kept");
     assert_eq!(world.state(&id), SandboxState::Paused);
     assert!(world.file(&id, "paused.json").exists());
     *world.machine.fail_stops.lock() = None;
-    assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+    assert_eq!(world.resume(&id).await.unwrap(), PauseMode::Filesystem);
 }
 
 /// Killed is killed: to go on as if it ran would be to tell of a death a moment later.
@@ -274,14 +274,14 @@ async fn a_stop_whose_processes_take_their_time_to_die_is_a_pause() {
     let status = world.node.create(spec(LONG)).await.unwrap();
     let id = status.spec.id.clone();
     *world.machine.fail_stops.lock() = Some(Fails::Slowly);
-    world.node.pause(&id, Kept::Filesystem).await.unwrap();
+    world.node.pause(&id, PauseMode::Filesystem).await.unwrap();
     assert_eq!(world.state(&id), SandboxState::Paused);
     assert!(world.file(&id, "paused.json").exists());
     assert!(world.resume(&id).await.is_err(), "they are still there");
     assert_eq!(world.machine.second_starts.load(Ordering::SeqCst), 0);
 
     *world.machine.fail_stops.lock() = None;
-    assert_eq!(world.resume(&id).await.unwrap(), Kept::Filesystem);
+    assert_eq!(world.resume(&id).await.unwrap(), PauseMode::Filesystem);
     assert_eq!(world.machine.second_starts.load(Ordering::SeqCst), 0);
     assert!(ends(&mut events).await.is_empty());
 }
@@ -290,13 +290,13 @@ async fn a_stop_whose_processes_take_their_time_to_die_is_a_pause() {
 #[tokio::test]
 async fn the_record_of_a_rest_that_was_removed_too_early_comes_back() {
     let world = World::new().await;
-    let id = world.paused(Kept::Memory).await;
+    let id = world.paused(PauseMode::Memory).await;
     let gate = Arc::new(Notify::new());
     *world.machine.rest_gate.lock() = Some(Arc::clone(&gate));
     let (node, target) = (Arc::clone(&world.node), id.clone());
     let resuming = tokio::spawn(async move {
         let later = UnixMillis::now().plus(LONG);
-        node.resume(&target, later, Kept::Memory).await
+        node.resume(&target, later, PauseMode::Memory).await
     });
     while !world.runs(&id) {
         tokio::task::yield_now().await;
@@ -338,12 +338,12 @@ impl Drop for NoDescriptors {
     }
 }
 
-/// One that a restart of the machine put to rest has no record of that, until somebody wakes it.
+/// One that a restart of the machine paused has no record of that, until somebody wakes it.
 #[tokio::test]
 async fn a_start_after_a_restart_of_the_machine_that_is_cut_short_leaves_a_rest() {
     let world = World::new().await;
-    let wish = spec(LONG);
-    world.node.create(wish.clone()).await.unwrap();
+    let request = spec(LONG);
+    world.node.create(request.clone()).await.unwrap();
     let World {
         folder,
         machine,
@@ -353,16 +353,19 @@ async fn a_start_after_a_restart_of_the_machine_that_is_cut_short_leaves_a_rest(
     machine.alive.lock().clear();
     *machine.rebooted.lock() = true;
     let node = machine::open(config(folder.path()), &machine).await;
-    assert_eq!(node.paused(&wish.id).unwrap().kept, Kept::Filesystem);
-    let record = folder.path().join(wish.id.as_str()).join("paused.json");
+    assert_eq!(
+        node.paused(&request.id).unwrap().kept,
+        PauseMode::Filesystem
+    );
+    let record = folder.path().join(request.id.as_str()).join("paused.json");
     assert!(!record.exists());
     let gate = Arc::new(Notify::new());
     *machine.gate.lock() = Some(gate);
     let resuming = tokio::spawn({
-        let (node, id) = (Arc::clone(&node), wish.id.clone());
+        let (node, id) = (Arc::clone(&node), request.id.clone());
         async move {
             let later = UnixMillis::now().plus(LONG);
-            node.resume(&id, later, Kept::Memory).await
+            node.resume(&id, later, PauseMode::Memory).await
         }
     });
     tokio::time::timeout(Duration::from_secs(20), async {
@@ -381,7 +384,7 @@ async fn a_pause_that_failed_is_forgotten_on_disk_as_soon_as_that_can_be() {
     let status = world.node.create(spec(LONG)).await.unwrap();
     let id = status.spec.id.clone();
     *world.machine.fail_pauses.lock() = true;
-    assert!(world.node.pause(&id, Kept::Memory).await.is_err());
+    assert!(world.node.pause(&id, PauseMode::Memory).await.is_err());
     assert_eq!(world.state(&id), SandboxState::Running);
     assert!(!world.file(&id, "paused.json").exists());
 }
@@ -392,11 +395,11 @@ async fn who_asks_for_an_end_that_is_under_way_waits_for_it() {
     let gate = Arc::new(Notify::new());
     *world.machine.gate.lock() = Some(Arc::clone(&gate));
     *world.machine.fail_creates.lock() = true;
-    let wish = spec(LONG);
-    let id = wish.id.clone();
+    let request = spec(LONG);
+    let id = request.id.clone();
     let creating = tokio::spawn({
         let node = Arc::clone(&world.node);
-        async move { node.create(wish).await.map(drop) }
+        async move { node.create(request).await.map(drop) }
     });
     while !world.file(&id, "spec.json").exists() {
         tokio::task::yield_now().await;

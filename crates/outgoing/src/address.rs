@@ -1,5 +1,5 @@
 //! Which addresses belong to the internet at large. Webhooks, references of images, redirects and
-//! token servers come from tenants and strangers: they must not lead into the operator's own
+//! token servers come from tenants and others who are not trusted: they must not lead into the operator's own
 //! network. Asked of the very address that is connected to, after its name was looked up.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use crate::elsewhere::is_elsewhere;
+use crate::route::is_elsewhere;
 
 /// Whether connecting to it leads out of the operator's network, this machine included. To be asked
 /// of the address itself, right before: interfaces change.

@@ -40,16 +40,16 @@ pub fn is_flood(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// The bound of one connection.
+/// The limit on interim responses of one connection.
 #[derive(Debug, Clone, Default)]
-pub struct Heads {
+pub struct InterimLimit {
     flooded: Arc<AtomicBool>,
 }
 
-impl Heads {
+impl InterimLimit {
     /// What is read through the result is bounded, given that each request is [watched](Self::watch).
-    pub fn bound<S>(&self, stream: S) -> Bounded<S> {
-        Bounded {
+    pub fn bound<S>(&self, stream: S) -> LimitedStream<S> {
+        LimitedStream {
             stream,
             flooded: Arc::clone(&self.flooded),
         }
@@ -57,8 +57,8 @@ impl Heads {
 
     /// Before this request is sent over this connection.
     pub fn watch<B>(&self, request: &mut Request<B>) {
-        let heads = self.clone();
-        count(request, move || heads.flood());
+        let interim_limit = self.clone();
+        count(request, move || interim_limit.flood());
     }
 
     pub(crate) fn flood(&self) {
@@ -79,12 +79,12 @@ pub(crate) fn count<B>(request: &mut Request<B>, flooded: impl Fn() + Send + Syn
 /// A connection that reads no more once it was flooded: hyper takes nothing but the end of what it
 /// reads for a reason to stop.
 #[derive(Debug)]
-pub struct Bounded<S> {
+pub struct LimitedStream<S> {
     stream: S,
     flooded: Arc<AtomicBool>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for LimitedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -97,7 +97,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for LimitedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

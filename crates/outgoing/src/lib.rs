@@ -1,23 +1,23 @@
-//! What every HTTP client of ours has in common. Whom it asks is hostile: a server inside a sandbox,
-//! a webhook's receiver, a registry. Bytes are bounded where they are kept; here the *work* is that
-//! few bytes can ask for.
+//! What all HTTP clients of the server share. The other side is hostile: a server inside a sandbox, a
+//! webhook's receiver, a registry. Memory is bounded where bytes are buffered; here the *work* is
+//! bounded that few bytes can cause.
 //!
 //! # Layout
-//! - `interim`: answers before the answer (1xx); `pool`: the same for pooled connections
-//! - `pace`: bodies in tiny pieces; `whole`: short bodies, all of them
-//! - `address`: which addresses belong to the internet at large; `elsewhere`: and not to this machine
+//! - `interim`: limits interim responses (1xx); `pool`: the same for pooled connections
+//! - `throttle`: limits the rate of tiny chunks; `collect`: short bodies as a whole
+//! - `address`: which addresses are public; `route`: whether packets to them leave this machine
 
 mod address;
-mod elsewhere;
+mod collect;
 mod interim;
-mod pace;
 #[cfg(feature = "pool")]
 mod pool;
-mod whole;
+mod route;
+mod throttle;
 
 pub use address::{is_public, leads_outside};
-pub use interim::{Bounded, Flood, Heads, MOST_INTERIM, is_flood};
-pub use pace::{Bucket, Pace};
+pub use collect::{CollectError, collect_limited};
+pub use interim::{Flood, InterimLimit, LimitedStream, MOST_INTERIM, is_flood};
 #[cfg(feature = "pool")]
 pub use pool::watch_pooled;
-pub use whole::{WholeError, whole};
+pub use throttle::{ChunkThrottle, TokenBucket};

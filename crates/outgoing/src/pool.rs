@@ -1,12 +1,12 @@
-//! A pool decides by itself which connection a request goes over.
+//! The limit for pooled clients, where the pool chooses the connection of a request.
 
 use http::{Extensions, Request};
 use hyper_util::client::legacy::connect::capture_connection;
 
-use crate::{Heads, interim::count};
+use crate::{InterimLimit, interim::count};
 
-/// As [`Heads::watch`]. Connections of the pool are [bounded](Heads::bound), and tell their [`Heads`]
-/// as an extra of `Connected`.
+/// As [`InterimLimit::watch`]. Connections of the pool are [bounded](InterimLimit::bound), and carry
+/// their [`InterimLimit`] as an extra of `Connected`.
 pub fn watch_pooled<B>(request: &mut Request<B>) {
     let captured = capture_connection(request);
     count(request, move || {
@@ -14,8 +14,8 @@ pub fn watch_pooled<B>(request: &mut Request<B>) {
         if let Some(connected) = captured.connection_metadata().as_ref() {
             connected.get_extras(&mut extras);
         }
-        if let Some(heads) = extras.get::<Heads>() {
-            heads.flood();
+        if let Some(interim_limit) = extras.get::<InterimLimit>() {
+            interim_limit.flood();
         }
     });
 }

@@ -1,5 +1,5 @@
-//! When bytes last moved on a stream. One place sees both directions: the connection to the
-//! sandbox, which is wrapped here.
+//! When bytes last moved on a stream. The connection into the sandbox sees both directions, so it is
+//! wrapped here.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{Counters, ways::Way};
+use crate::{Counters, stream_limiter::StreamPermit};
 
 #[derive(Debug)]
 pub(crate) struct Activity {
@@ -55,11 +55,11 @@ impl Activity {
     }
 }
 
-/// The connection to the sandbox, which notes every byte.
+/// The connection into the sandbox, which counts every byte.
 pub(crate) struct Metered {
-    // In this order: the descriptor is free before the way is.
+    // In this order: the descriptor is closed before the permit is given back.
     inner: DynStream,
-    _way: Arc<Way>,
+    _permit: Arc<StreamPermit>,
     activity: Arc<Activity>,
     counters: Arc<Counters>,
 }
@@ -67,13 +67,13 @@ pub(crate) struct Metered {
 impl Metered {
     pub(crate) fn new(
         inner: DynStream,
-        way: Arc<Way>,
+        permit: Arc<StreamPermit>,
         activity: Arc<Activity>,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
             inner,
-            _way: way,
+            _permit: permit,
             activity,
             counters,
         }

@@ -1,8 +1,8 @@
-//! The sandbox's answer on its way to the client.
+//! The response of a sandbox, as it is sent to the client.
 //!
 //! When the sandbox or its server breaks off, the body ends with an error. The listener then
-//! aborts the connection (HTTP/1.1) or resets the stream (HTTP/2): E2B's clients tell a killed
-//! sandbox from a finished command by exactly that.
+//! aborts the connection (HTTP/1.1) or resets the stream (HTTP/2): by that E2B's clients distinguish
+//! a killed sandbox from a finished command.
 
 use std::{
     pin::Pin,
@@ -14,14 +14,14 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
-use soulbox_outgoing::Pace;
+use soulbox_outgoing::ChunkThrottle;
 use soulbox_types::SandboxId;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{Counters, life::Stream, proxy::Inner, ways::Way};
+use crate::{Counters, proxy::Inner, sandbox_tracker::Stream, stream_limiter::StreamPermit};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// Body of every answer of the proxy.
+/// Body of every response of the proxy.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 #[derive(Debug, thiserror::Error)]
@@ -37,30 +37,30 @@ pub(crate) enum Cut {
 pub(crate) struct ResponseBody {
     pub(crate) answer: Incoming,
     pub(crate) id: SandboxId,
-    /// The end of the connection is the end of the body, so a dead sandbox looks like a finished one.
+    /// The end of the connection is the end of the body, so a dead sandbox looks like a complete one.
     pub(crate) ends_with_connection: bool,
     pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(crate) idle: Pin<Box<dyn Future<Output = ()> + Send>>,
-    pub(crate) pace: Pace,
+    pub(crate) pace: ChunkThrottle,
     pub(crate) open: OpenStream,
     pub(crate) proxy: Arc<Inner>,
 }
 
-/// Held as long as the stream is open. Dropping it closes the connection to the sandbox, which may
-/// be closed before: it ends with the sandbox, a stream when its client takes notice.
+/// Held as long as the stream is open. Dropping it closes the connection into the sandbox. That may
+/// be closed before: it ends with the sandbox, the stream when its client has noticed.
 pub(crate) struct OpenStream {
     counters: Arc<Counters>,
     _stream: Stream,
     _connection: AbortOnDropHandle<()>,
-    /// A client that does not take what its sandbox has left behind takes of its share.
-    _way: Arc<Way>,
+    /// A response that its client does not read counts against the limit also after its sandbox.
+    _permit: Arc<StreamPermit>,
 }
 
 impl OpenStream {
     pub(crate) fn new(
         counters: Arc<Counters>,
         stream: Stream,
-        way: Arc<Way>,
+        permit: Arc<StreamPermit>,
         connection: AbortOnDropHandle<()>,
     ) -> Self {
         counters.open.fetch_add(1, Relaxed);
@@ -68,7 +68,7 @@ impl OpenStream {
             counters,
             _stream: stream,
             _connection: connection,
-            _way: way,
+            _permit: permit,
         }
     }
 
@@ -123,12 +123,12 @@ impl HttpBody for ResponseBody {
                     Poll::Ready(Some(Ok(frame)))
                 }
                 Poll::Ready(Some(Err(error))) => self.cut(Cut::BrokenOff(error)),
-                // The connection ended with the sandbox, since we asked.
+                // The connection ended with the sandbox, after the check above.
                 Poll::Ready(None) if self.ended.as_mut().poll(cx).is_ready() => {
                     self.cut(Cut::SandboxEnded)
                 }
                 Poll::Ready(None)
-                    if self.ends_with_connection && !self.proxy.lives.runs(&self.id) =>
+                    if self.ends_with_connection && !self.proxy.sandboxes.runs(&self.id) =>
                 {
                     self.cut(Cut::SandboxEnded)
                 }

@@ -1,4 +1,4 @@
-//! What passed through the proxy, for the metrics page.
+//! Counters of the proxy, for the metrics page.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,13 +19,13 @@ pub struct Counters {
 pub struct CountersSnapshot {
     /// Requests that reached the proxy.
     pub requests: u64,
-    /// Of these, answered by the proxy itself.
+    /// Of these, refused by the proxy itself.
     pub refused: u64,
-    /// Of these, since too many streams were open.
+    /// Of these, refused since too many streams were open.
     pub crowded_out: u64,
     /// Streams aborted because the sandbox or its server broke off.
     pub cut: u64,
-    /// Times that a body in tiny pieces was made to wait.
+    /// How often a body in tiny chunks was slowed down.
     pub slowed: u64,
     /// Streams that are open now.
     pub open: u64,

@@ -7,12 +7,12 @@ use std::{
 
 const FOLDER: &str = "/proc/self/fd";
 
-/// Takes some microseconds. Where it cannot be told, nothing is in use.
+/// Takes some microseconds. Where it cannot be determined, 0.
 pub(crate) fn in_use() -> u64 {
     match fs::metadata(FOLDER) {
-        // Linux tells the number as the size of the folder since 6.2.
+        // Since 6.2 Linux reports the number as the size of the folder.
         Ok(folder) if folder.st_size() > 0 => folder.st_size(),
-        // Before, the lowest number that is free says that at least so many are in use.
+        // Before, the lowest free number is a lower bound.
         Ok(_) => File::open(FOLDER).map_or(u64::MAX, |probe| {
             u64::try_from(probe.as_raw_fd()).unwrap_or_default()
         }),

@@ -1,5 +1,5 @@
-//! One request over one connection into the sandbox, streaming both ways. HTTP/1.1 inside, as E2B
-//! does it, and no connection is used twice: nothing of one client's request can reach another's.
+//! One request over one connection into the sandbox, streaming in both directions. HTTP/1.1 inside, as
+//! in E2B, and no connection is reused: nothing of one client's request can reach another's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use soulbox_outgoing::Heads;
+use soulbox_outgoing::InterimLimit;
 use soulbox_runtime::DynStream;
 use soulbox_types::Chain;
 use tokio_util::task::AbortOnDropHandle;
@@ -23,20 +23,20 @@ use crate::{
     headers,
     ingress::Ingress,
     inner_tls,
-    life::{SandboxEnd, Stream},
     proxy::Inner,
     refusal::Refusal,
     route::{self, Target},
+    sandbox_tracker::Stream,
+    stream_limiter::StreamPermit,
     tunnel::Tunnel,
     upload::Upload,
-    ways::Way,
 };
 
-/// Bounds of an answer's head: a hostile server inside must not make us hold much.
-const MAX_ANSWER_HEADERS: usize = 200;
-const MAX_ANSWER_BUFFER: usize = 256 << 10;
-/// A connection that broke before the answer may be the first sign that the sandbox is going.
-const NEWS_OF_THE_END: Duration = Duration::from_millis(300);
+/// Of a response's head: a hostile server inside must not make us buffer much.
+const MAX_RESPONSE_HEADERS: usize = 200;
+const MAX_RESPONSE_BUFFER: usize = 256 << 10;
+/// A connection that broke before the response may be the first sign that the sandbox ends.
+const END_EVENT_DELAY: Duration = Duration::from_millis(300);
 
 pub(crate) struct Exchange {
     pub(crate) proxy: Arc<Inner>,
@@ -44,7 +44,7 @@ pub(crate) struct Exchange {
     pub(crate) stream: Stream,
     pub(crate) ingress: Ingress,
     pub(crate) connection: DynStream,
-    pub(crate) way: Way,
+    pub(crate) permit: StreamPermit,
 }
 
 impl Exchange {
@@ -60,7 +60,7 @@ impl Exchange {
         prepare(&mut parts, self.ingress.host.as_ref());
         let body = Upload::new(body, &self.proxy);
         let mut request = Request::from_parts(parts, body);
-        let heads = Heads::default();
+        let heads = InterimLimit::default();
         heads.watch(&mut request);
 
         let Self {
@@ -69,7 +69,7 @@ impl Exchange {
             stream,
             ingress,
             connection,
-            way,
+            permit,
         } = self;
         let bad_answer = || Refusal::BadAnswer {
             id: target.id.clone(),
@@ -80,7 +80,7 @@ impl Exchange {
             let host = host.and_then(|host| host.to_str().ok());
             let wrapped = tokio::select! {
                 biased;
-                () = stream.life.ended().cancelled() => return Err(Refusal::NotFound(target.id)),
+                () = stream.sandbox.ended().cancelled() => return Err(Refusal::NotFound(target.id)),
                 wrapped = inner_tls::wrap(connection, host) => wrapped,
             };
             wrapped.map_err(|error| {
@@ -91,25 +91,25 @@ impl Exchange {
             connection
         };
         let activity = Activity::new();
-        let way = Arc::new(way);
+        let permit = Arc::new(permit);
         let io = Metered::new(
             connection,
-            Arc::clone(&way),
+            Arc::clone(&permit),
             Arc::clone(&activity),
             Arc::clone(&proxy.counters),
         );
         let (mut sender, connection) = http1::Builder::new()
-            .max_headers(MAX_ANSWER_HEADERS)
-            .max_buf_size(MAX_ANSWER_BUFFER)
+            .max_headers(MAX_RESPONSE_HEADERS)
+            .max_buf_size(MAX_RESPONSE_BUFFER)
             .preserve_header_case(true)
             .title_case_headers(true)
             .handshake(TokioIo::new(heads.bound(io)))
             .await
             .map_err(|_| bad_answer())?;
-        let life = Arc::clone(&stream.life);
-        let ended = life.ended().clone();
-        // By itself: whoever does not take the answer would keep it, and with it the sandbox's
-        // network and a descriptor, for as long as it likes.
+        let sandbox = Arc::clone(&stream.sandbox);
+        let ended = sandbox.ended().clone();
+        // In a task of its own: otherwise a client that does not read the response would keep it open,
+        // and with it the sandbox's network and a descriptor.
         let connection = tokio::spawn(async move {
             let connection = ended.run_until_cancelled_owned(connection.with_upgrades());
             if let Some(Err(error)) = connection.await {
@@ -119,14 +119,14 @@ impl Exchange {
         let open = OpenStream::new(
             Arc::clone(&proxy.counters),
             stream,
-            way,
+            permit,
             AbortOnDropHandle::new(connection),
         );
 
         let idle_limit = proxy.config.idle_timeout;
         let answer = tokio::select! {
             biased;
-            () = life.ended().cancelled() => return Err(Refusal::NotFound(target.id)),
+            () = sandbox.ended().cancelled() => return Err(Refusal::NotFound(target.id)),
             answer = sender.send_request(request) => answer,
             () = Arc::clone(&activity).idle(idle_limit) => {
                 return Err(Refusal::NoAnswer { id: target.id, port: target.port });
@@ -136,7 +136,7 @@ impl Exchange {
             Ok(answer) => answer,
             Err(error) => {
                 tracing::debug!(sandbox_id = %target.id, port = target.port, error = %Chain(&error), "no valid answer");
-                if life.ends_within(NEWS_OF_THE_END).await || !proxy.lives.runs(&target.id) {
+                if sandbox.ends_within(END_EVENT_DELAY).await || !proxy.sandboxes.runs(&target.id) {
                     return Err(Refusal::NotFound(target.id));
                 }
                 return Err(bad_answer());
@@ -150,12 +150,12 @@ impl Exchange {
                 .get(header::UPGRADE)
                 .cloned()
                 .unwrap_or(protocol);
-            let sandbox = hyper::upgrade::on(&mut answer);
-            let ended = life.ended().clone();
+            let sandbox_upgrade = hyper::upgrade::on(&mut answer);
+            let ended = sandbox.ended().clone();
             let tunnel = Tunnel {
                 id: target.id,
                 client: client_upgrade,
-                sandbox,
+                sandbox: sandbox_upgrade,
                 ended,
                 activity,
                 idle_limit,
@@ -172,15 +172,13 @@ impl Exchange {
             answer,
             id: target.id,
             ends_with_connection,
-            ended: Box::pin(life.ended().clone().cancelled_owned()),
+            ended: Box::pin(sandbox.ended().clone().cancelled_owned()),
             idle: Box::pin(activity.idle(idle_limit)),
-            pace: life.pace(),
+            pace: sandbox.pace(),
             open,
             proxy,
         };
-        let mut response = head(parts).map(|()| body.boxed_unsync());
-        response.extensions_mut().insert(SandboxEnd::of(&life));
-        Ok(response)
+        Ok(head(parts).map(|()| body.boxed_unsync()))
     }
 }
 
@@ -192,8 +190,8 @@ fn prepare(parts: &mut request::Parts, mask: Option<&HeaderValue>) {
     if let Some(mask) = mask {
         headers::mask_host(&mut parts.headers, host.as_deref(), mask);
     }
-    // With them goes how the client spelled the names: simple servers inside look for `Host`, which
-    // E2B's proxy writes whatever came.
+    // They include how the client spelled the header names: simple servers inside look for `Host`,
+    // which E2B's proxy always writes.
     parts.extensions.clear();
     let target = parts.uri.path_and_query().cloned().map(Uri::from);
     parts.uri = target.unwrap_or_else(|| Uri::from_static("/"));

@@ -1,5 +1,5 @@
-//! envd's control routes configure a sandbox from outside and belong to the node alone. They are
-//! refused here before anything else is looked at; envd asks for the node's token besides.
+//! envd's control routes configure a sandbox from outside and are for the node only. They are refused
+//! here before anything else is checked; envd requires the node's token besides.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ const CONTROL_ROUTES: [&str; 7] = [
 ];
 /// Everything below it is ours, between node and envd.
 const OWN_PREFIX: &str = "soulbox";
-/// Nobody encodes a path this often with good intentions.
+/// No legitimate path is encoded more often.
 const MAX_DECODE_ROUNDS: usize = 4;
 
 /// Whether a path could mean a control route to anything that reads it after us: decoded as often

@@ -1,4 +1,4 @@
-//! What must not travel from one connection to the next, and what is said about the client.
+//! Removes headers of one hop, and adds those about the client.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ pub struct ClientConnection {
     pub tls: bool,
 }
 
-/// Headers that speak about one connection only. `trailer` stays, since trailers are passed on.
+/// Headers for a single hop only. `trailer` stays, since trailers are passed on.
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -40,7 +40,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<String> = tokens(headers, &header::CONNECTION).collect();
     for name in named {
-        // A sender may not use this to take away what is about the message itself.
+        // A sender may not use this to remove what describes the message itself.
         if !matches!(
             name.as_str(),
             "host" | "content-length" | "content-type" | "te"
@@ -58,7 +58,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Makes a client's headers fit for the sandbox.
+/// Rewrites a client's headers for the sandbox.
 pub(crate) fn prepare_request(
     headers: &mut HeaderMap,
     host: Option<&str>,
@@ -83,7 +83,7 @@ pub(crate) fn prepare_request(
     }
 }
 
-/// The server inside sees another host than the client named; what was named is told apart.
+/// The server inside gets another `Host` than the client sent; that is in `X-Forwarded-Host`.
 pub(crate) fn mask_host(headers: &mut HeaderMap, named: Option<&str>, mask: &HeaderValue) {
     if let Some(named) = named.and_then(|named| HeaderValue::from_str(named).ok()) {
         headers.insert(X_FORWARDED_HOST, named);
@@ -91,8 +91,8 @@ pub(crate) fn mask_host(headers: &mut HeaderMap, named: Option<&str>, mask: &Hea
     headers.insert(header::HOST, mask.clone());
 }
 
-/// Makes the headers of a server inside fit for the client. They are not to be trusted: a length
-/// that is none would break the client's connection.
+/// Rewrites the headers of a server inside for the client. They are not trusted: an invalid length
+/// would break the client's connection.
 pub(crate) fn prepare_answer(headers: &mut HeaderMap) {
     let length = headers
         .get(header::CONTENT_LENGTH)
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_upgrade_survives() {
+    fn a_request_to_upgrade_is_kept() {
         let mut map = headers(&[
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),

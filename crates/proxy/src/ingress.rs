@@ -1,5 +1,5 @@
-//! What a sandbox's owner asked of traffic to its ports. envd's own port is left alone: it has its
-//! token and knows its clients.
+//! The owner's settings for traffic to a sandbox's ports. They do not apply to envd's port, which
+//! authenticates its clients itself.
 
 use http::{HeaderMap, HeaderValue};
 use soulbox_types::{ENVD_PORT, SandboxSpec};
@@ -9,7 +9,7 @@ use crate::{refusal::Refusal, route::Target};
 const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
 const PORT_PLACEHOLDER: &str = "${PORT}";
 
-/// How an admitted request goes on.
+/// How an admitted request is forwarded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ingress {
     /// What the server inside sees as `Host`.
@@ -34,7 +34,7 @@ impl Ingress {
     }
 }
 
-/// The token is passed on as it came: the server inside may ask for it as well.
+/// The token is passed on unchanged: the server inside may check it as well.
 pub(crate) fn admit(
     spec: &SandboxSpec,
     target: &Target,

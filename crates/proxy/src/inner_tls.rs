@@ -1,5 +1,5 @@
-//! TLS to a server inside. Its certificate is not verified: it proves nothing that the way there,
-//! straight into the sandbox, does not prove already.
+//! TLS to a server inside. Its certificate is not verified: the connection leads straight into the
+//! sandbox, which proves as much.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use rustls::{
 use soulbox_runtime::DynStream;
 use tokio_rustls::TlsConnector;
 
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 static CONNECTOR: LazyLock<Result<TlsConnector, rustls::Error>> = LazyLock::new(|| {
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -41,7 +41,7 @@ pub(crate) async fn wrap(connection: DynStream, host: Option<&str>) -> io::Resul
         None => ServerName::try_from("localhost").map_err(io::Error::other)?,
     };
     let handshake = connector.connect(name, connection);
-    let stream = tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await??;
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await??;
     Ok(Box::new(stream))
 }
 

@@ -11,17 +11,17 @@ use soulbox_runtime::{DynStream, Node, Waker};
 use soulbox_types::{ENVD_PORT, SandboxState};
 
 use crate::{
-    Body, BoxError, ClientConnection, Counters, Seldom, WayLimits,
+    Body, BoxError, ClientConnection, Counters, LogThrottle, StreamLimits,
     dial::dial,
     forward::Exchange,
     guard::is_control_route,
     ingress::admit,
-    life::{Life, Lives, NotOpened},
     refusal::{Audience, Refusal},
     route::{Route, Target, route},
+    sandbox_tracker::{NotOpened, SandboxStreams, SandboxTracker},
     signature::SignedFile,
+    stream_limiter::{StreamLimiter, StreamPermit},
     wake::wake,
-    ways::{Way, Ways},
 };
 
 #[derive(Debug, Clone)]
@@ -34,9 +34,9 @@ pub struct ProxyConfig {
     /// Streams that one sandbox may have open at a time.
     pub max_streams_per_sandbox: usize,
     /// Of all sandboxes together.
-    pub ways: WayLimits,
-    /// Of bodies from one sandbox, in pieces too small to be worth the work of passing them on.
-    pub small_pieces_per_second: u32,
+    pub stream_limits: StreamLimits,
+    /// Of bodies from one sandbox: chunks so small that passing them on costs more than their bytes.
+    pub small_chunks_per_second: u32,
 }
 
 impl ProxyConfig {
@@ -45,8 +45,8 @@ impl ProxyConfig {
             domain: domain.into().to_ascii_lowercase(),
             idle_timeout: Duration::from_hours(1),
             max_streams_per_sandbox: 2048,
-            ways: WayLimits::default(),
-            small_pieces_per_second: 20_000,
+            stream_limits: StreamLimits::default(),
+            small_chunks_per_second: 20_000,
         }
     }
 }
@@ -62,10 +62,10 @@ pub(crate) struct Inner {
     pub(crate) config: ProxyConfig,
     pub(crate) node: Arc<dyn Node>,
     waker: Option<Arc<dyn Waker>>,
-    pub(crate) lives: Lives,
-    ways: Ways,
-    crowds: Seldom,
-    failed_dials: Seldom,
+    pub(crate) sandboxes: SandboxTracker,
+    streams: StreamLimiter,
+    refused_streams: LogThrottle,
+    failed_dials: LogThrottle,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -75,23 +75,23 @@ impl Proxy {
         Self::with_waker(node, None, config)
     }
 
-    /// `waker`: who is asked to wake a sandbox for traffic; without one it is the node itself.
+    /// `waker` wakes a paused sandbox for traffic; without one the node does.
     pub fn with_waker(
         node: Arc<dyn Node>,
         waker: Option<Arc<dyn Waker>>,
         config: ProxyConfig,
     ) -> Self {
-        let lives = Lives::watch(Arc::clone(&node), config.small_pieces_per_second);
-        let ways = Ways::new(config.ways);
+        let sandboxes = SandboxTracker::watch(Arc::clone(&node), config.small_chunks_per_second);
+        let streams = StreamLimiter::new(config.stream_limits);
         Self {
             inner: Arc::new(Inner {
                 config,
                 node,
                 waker,
-                lives,
-                ways,
-                crowds: Seldom::default(),
-                failed_dials: Seldom::default(),
+                sandboxes,
+                streams,
+                refused_streams: LogThrottle::default(),
+                failed_dials: LogThrottle::default(),
                 counters: Arc::default(),
             }),
         }
@@ -106,7 +106,7 @@ impl Proxy {
         self.inner.route(request) != Route::NotOurs
     }
 
-    /// Answers a request that [`Proxy::claims`] said yes to. A body that ends with an error means
+    /// Answers a request for which [`Proxy::claims`] is true. A body that ends with an error means
     /// that the client's connection (or HTTP/2 stream) must be aborted.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where
@@ -157,7 +157,7 @@ impl Inner {
             });
         }
         let limit = self.config.max_streams_per_sandbox;
-        let mut opened = self.lives.open(&target.id, limit);
+        let mut opened = self.sandboxes.open(&target.id, limit);
         if matches!(opened, Err(NotOpened::NotRunning)) {
             wake(
                 &*self.node,
@@ -166,7 +166,7 @@ impl Inner {
                 request.headers(),
             )
             .await?;
-            opened = self.lives.open(&target.id, limit);
+            opened = self.sandboxes.open(&target.id, limit);
         }
         let stream = opened.map_err(|not| match not {
             NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
@@ -176,48 +176,48 @@ impl Inner {
         let status = status.ok_or_else(|| Refusal::NotFound(target.id.clone()))?;
         let ingress = admit(&status.spec, &target, request.headers())?;
         let client = request.extensions().get::<ClientConnection>().copied();
-        let (connection, way) = self.way_in(&target, &stream.life, client).await?;
+        let (connection, permit) = self.connect(&target, &stream.sandbox, client).await?;
         Exchange {
             proxy: Arc::clone(self),
             target,
             stream,
             ingress,
             connection,
-            way,
+            permit,
         }
         .run(request)
         .await
     }
 
-    async fn way_in(
+    async fn connect(
         &self,
         target: &Target,
-        life: &Life,
+        sandbox: &SandboxStreams,
         client: Option<ClientConnection>,
-    ) -> Result<(DynStream, Way), Refusal> {
+    ) -> Result<(DynStream, StreamPermit), Refusal> {
         let client = client.map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.address.ip());
-        let way = tokio::select! {
+        let permit = tokio::select! {
             biased;
-            () = life.ended().cancelled() => return Err(Refusal::NotFound(target.id.clone())),
-            way = self.ways.take(client) => way,
+            () = sandbox.ended().cancelled() => return Err(Refusal::NotFound(target.id.clone())),
+            permit = self.streams.acquire(client) => permit,
         };
-        let Some(mut way) = way else {
+        let Some(mut permit) = permit else {
             self.counters.crowded_out.fetch_add(1, Relaxed);
-            if let Some(unsaid) = self.crowds.now() {
+            if let Some(suppressed) = self.refused_streams.should_log() {
                 tracing::warn!(
                     sandbox_id = %target.id,
                     %client,
                     streams = self.counters.snapshot().open,
-                    unsaid,
+                    suppressed,
                     "refused a stream: too many are open, or too many of this client. A higher \
                      limit of open files (LimitNOFILE, ulimit -n) allows more"
                 );
             }
-            return Err(Refusal::CrowdedOut(target.id.clone()));
+            return Err(Refusal::TooManyOpen(target.id.clone()));
         };
-        let connection = dial(&*self.node, target, life, &self.failed_dials).await?;
-        way.is_open();
-        Ok((connection, way))
+        let connection = dial(&*self.node, target, sandbox, &self.failed_dials).await?;
+        permit.opened();
+        Ok((connection, permit))
     }
 
     fn signer(&self, file: &SignedFile) -> Option<Target> {

@@ -1,4 +1,4 @@
-//! The answers that the proxy gives itself. The texts marked as contract are compared by E2B's
+//! The responses of the proxy itself. The texts marked as contract are compared by E2B's
 //! SDKs; a 502 with another text makes them raise instead of reporting "not running".
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use soulbox_types::SandboxId;
 
 use crate::Body;
 
-/// In seconds. Whoever gets it has waited before.
+/// In seconds. The request has waited before.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Refusal {
     TooManyStreams(SandboxId),
     NoRoom(SandboxId),
     TooManyRunning(SandboxId),
-    CrowdedOut(SandboxId),
+    TooManyOpen(SandboxId),
     MayNotWake(SandboxId),
     NotPublic(SandboxId),
     Changing(SandboxId),
@@ -53,7 +53,7 @@ impl Refusal {
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) | Self::TooManyRunning(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoRoom(_) | Self::CrowdedOut(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoRoom(_) | Self::TooManyOpen(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::MayNotWake(_) | Self::NotPublic(_) => StatusCode::FORBIDDEN,
             Self::Changing(_) => StatusCode::CONFLICT,
         }
@@ -82,7 +82,7 @@ impl Refusal {
                 "The sandbox is paused, and its owner has as many running ones as allowed: kill or \
                  pause some first"
             }
-            Self::CrowdedOut(_) => {
+            Self::TooManyOpen(_) => {
                 "The server has too many open connections to sandboxes; try again soon"
             }
             Self::MayNotWake(_) => {
@@ -102,7 +102,7 @@ impl Refusal {
             | Self::TooManyStreams(id)
             | Self::NoRoom(id)
             | Self::TooManyRunning(id)
-            | Self::CrowdedOut(id)
+            | Self::TooManyOpen(id)
             | Self::MayNotWake(id)
             | Self::NotPublic(id)
             | Self::Changing(id) => (Some(id), None),
@@ -165,10 +165,10 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Respon
     response
 }
 
-/// Who waits for the answer.
+/// Who reads the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Somebody who looks at a page in a browser.
+    /// Somebody with a browser, who gets a page.
     Person,
     Program,
 }

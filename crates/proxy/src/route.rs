@@ -1,4 +1,4 @@
-//! Whose request is it? Decided from the request's head alone.
+//! Which sandbox and port a request is for, decided by its head alone.
 //!
 //! On a host `<port>-<id>.<anything>` the host decides and routing headers are ignored, so that a
 //! page of one sandbox cannot steer its visitor's requests to another. On a shared host
@@ -89,9 +89,9 @@ fn route_by_host(host: &str, domain: &str) -> Option<Route> {
     let (port, id) = label.split_once('-')?;
     let looks_right = !port.is_empty()
         && port.bytes().all(|b| b.is_ascii_digit())
-        // `127-0-0-1.example.org` and its like are addresses in disguise.
+        // Names like `127-0-0-1.example.org` stand for addresses.
         && id.matches('-').count() <= 1;
-    // Below our own domain such a name cannot mean anything else, so a mistake in it is told.
+    // Below our own domain such a name cannot mean anything else, so a mistake in it is an error.
     (looks_right || parent == domain).then(|| target(id, port))
 }
 
@@ -101,8 +101,10 @@ fn target(id: &str, port: &str) -> Route {
     let (Ok(id), false) = (id.parse(), client.contains('-')) else {
         return Route::Bad("invalid sandbox ID");
     };
+    // `parse` would take a sign as well.
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
     match port.parse() {
-        Ok(port) if port != 0 => Route::To(Target { id, port }),
+        Ok(port) if port != 0 && digits => Route::To(Target { id, port }),
         _ => Route::Bad("invalid sandbox port"),
     }
 }
@@ -206,10 +208,20 @@ mod tests {
         ] {
             assert!(matches!(ask(host, &[]), Route::Bad(_)), "{host}");
         }
-        for host in ["x-iabc.sbx.localhost", "80-a-b-c.sbx.localhost"] {
+        for host in [
+            "x-iabc.sbx.localhost",
+            "+80-iabc.sbx.localhost",
+            "80-a-b-c.sbx.localhost",
+        ] {
             assert!(matches!(ask(host, &[]), Route::Bad(_)), "{host}");
         }
-        for (id, port) in [("../x", "80"), ("iabc", "x"), ("iabc", "-1"), ("", "80")] {
+        for (id, port) in [
+            ("../x", "80"),
+            ("iabc", "x"),
+            ("iabc", "-1"),
+            ("iabc", "+1"),
+            ("", "80"),
+        ] {
             let fields = [(SANDBOX_ID_HEADER, id), (SANDBOX_PORT_HEADER, port)];
             assert!(
                 matches!(ask("localhost", &fields), Route::Bad(_)),

@@ -1,9 +1,9 @@
 //! Signed file URLs on a shared host carry neither host nor headers that name the sandbox. The
 //! sandbox is then the one whose token yields the signature: one hash per running sandbox. Whether
-//! the URL is still valid is for envd to say.
+//! the URL is still valid is checked by envd.
 //!
-//! Anybody can ask, so the work is bounded before it is done: what cannot be a signature is compared
-//! with nothing, what cannot be a path is refused, and what all sandboxes have in common is hashed
+//! These requests are not authenticated, so their cost is limited: what cannot be a signature is not
+//! compared at all, what cannot be a path is refused, and what all sandboxes have in common is hashed
 //! once.
 
 use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
@@ -11,7 +11,7 @@ use http::{Method, Uri};
 use sha2::{Digest, Sha256};
 use soulbox_types::Secret;
 
-/// As Linux has it (`PATH_MAX`).
+/// Linux's `PATH_MAX`.
 const MAX_PATH: usize = 4096;
 /// Longer than any account's name.
 const MAX_USERNAME: usize = 256;
@@ -114,7 +114,7 @@ impl Check {
         self.begun.iter().any(|begun| {
             let hash = begun.clone().chain_update(token.expose());
             let hash = hash.chain_update(&self.end).finalize();
-            // All of it, whatever differs first.
+            // In constant time.
             let differing = hash.iter().zip(&self.signature);
             differing.fold(0, |all, (a, b)| all | (a ^ b)) == 0
         })

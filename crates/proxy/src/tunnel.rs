@@ -1,4 +1,5 @@
-//! After an upgrade (WebSocket or any other): bytes both ways until one side or the sandbox ends.
+//! After an upgrade (WebSocket or any other): copies bytes in both directions until one side or the
+//! sandbox ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{activity::Activity, body::OpenStream};
 
-/// Both sides have agreed already; what is left is our own hand-over.
-const HAND_OVER_LIMIT: Duration = Duration::from_secs(10);
+/// Both sides have agreed already; only hyper's hand-over is left.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Tunnel {
     pub(crate) id: SandboxId,
@@ -33,8 +34,9 @@ impl Tunnel {
             idle_limit,
             open,
         } = self;
-        let both =
-            tokio::time::timeout(HAND_OVER_LIMIT, async { tokio::try_join!(client, sandbox) });
+        let both = tokio::time::timeout(HAND_OVER_TIMEOUT, async {
+            tokio::try_join!(client, sandbox)
+        });
         let Some(both) = ended.run_until_cancelled(both).await else {
             open.was_cut();
             return;
@@ -55,7 +57,7 @@ impl Tunnel {
             biased;
             () = ended.cancelled() => open.was_cut(),
             () = activity.idle(idle_limit) => open.was_cut(),
-            // How a tunnel ends is between the two: a reset is a normal end.
+            // A reset is a normal end of a tunnel.
             _end = tokio::io::copy_bidirectional(&mut client, &mut sandbox) => {}
         }
     }

@@ -1,5 +1,5 @@
 //! A client's body on its way into the sandbox: whoever sends it in tiny pieces waits, as servers
-//! inside do ([`soulbox_outgoing::Pace`]). Each stream by itself: one client's must not slow
+//! inside do ([`soulbox_outgoing::ChunkThrottle`]). Each stream by itself: one client's must not slow
 //! another's.
 
 use std::{
@@ -10,22 +10,22 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use soulbox_outgoing::{Bucket, Pace};
+use soulbox_outgoing::{ChunkThrottle, TokenBucket};
 
 use crate::{Counters, proxy::Inner};
 
 pub(crate) struct Upload<B> {
     body: B,
-    pace: Pace,
+    pace: ChunkThrottle,
     counters: Arc<Counters>,
 }
 
 impl<B> Upload<B> {
     pub(crate) fn new(body: B, proxy: &Inner) -> Self {
-        let bucket = Bucket::new(proxy.config.small_pieces_per_second);
+        let bucket = TokenBucket::new(proxy.config.small_chunks_per_second);
         Self {
             body,
-            pace: Pace::sharing(Arc::new(bucket)),
+            pace: ChunkThrottle::sharing(Arc::new(bucket)),
             counters: Arc::clone(&proxy.counters),
         }
     }

@@ -1,24 +1,25 @@
-//! Traffic wakes a paused sandbox that was made so: the request is held until it runs again.
+//! Traffic wakes a paused sandbox that was created with that option: the request is held until it
+//! runs again.
 //!
-//! Who may wake it is asked first: a stranger must not be able to make it cost anything. The node
-//! makes sure that requests that come together wake it once.
+//! Authorization comes first: a stranger must not be able to make it cost anything. The node makes
+//! sure that concurrent requests wake it once.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 use soulbox_runtime::{Error, Node, NotWoken, SandboxStatus, Waker};
-use soulbox_types::{Chain, ENVD_PORT, Kept, SandboxState, UnixMillis};
+use soulbox_types::{Chain, ENVD_PORT, PauseMode, SandboxState, UnixMillis};
 
 use crate::{ingress::is_admitted, refusal::Refusal, route::Target};
 
-/// A wake takes milliseconds; a pause that is still under way has to end first.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The least life that a woken sandbox gets, as E2B gives it.
-const LEAST_LIFE: Duration = Duration::from_mins(5);
+/// A wake takes milliseconds; a pause in progress has to end first.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// A woken sandbox runs at least so long, as with E2B.
+const MIN_LIFETIME: Duration = Duration::from_mins(5);
 const ACCESS_TOKEN: &str = "x-access-token";
 
-/// On success it runs.
+/// On success the sandbox runs.
 pub(crate) async fn wake(
     node: &dyn Node,
     waker: Option<&dyn Waker>,
@@ -33,14 +34,14 @@ pub(crate) async fn wake(
     if !may_wake(&status, target, headers) {
         return Err(Refusal::MayNotWake(target.id.clone()));
     }
-    match tokio::time::timeout(PATIENCE, resume(node, waker, target, &status)).await {
+    match tokio::time::timeout(MAX_WAIT, resume(node, waker, target, &status)).await {
         Ok(result) => result,
         Err(_elapsed) => Err(Refusal::Changing(target.id.clone())),
     }
 }
 
-/// envd's port needs envd's token, where a signed URL does not wake; the others need the token for
-/// traffic if there is one.
+/// envd's port needs envd's token, and a signed URL does not wake; other ports need the traffic token
+/// if there is one.
 fn may_wake(status: &SandboxStatus, target: &Target, headers: &HeaderMap) -> bool {
     if !is_admitted(&status.spec, target.port, headers) {
         return false;
@@ -71,20 +72,20 @@ async fn resume(
         match (node.get(id).map(|status| status.state), node.paused(id)) {
             (Some(SandboxState::Running), _) => return Ok(()),
             // Without its memory it would not be what the client talked to.
-            (Some(SandboxState::Paused), Some(paused)) if paused.kept != Kept::Memory => {
+            (Some(SandboxState::Paused), Some(paused)) if paused.kept != PauseMode::Memory => {
                 return Err(not_found());
             }
             (Some(SandboxState::Paused), Some(_)) => break,
-            // Still on its way to rest.
-            (Some(SandboxState::Paused), None) => tokio::time::sleep(LOOK_AGAIN).await,
+            // The pause is in progress.
+            (Some(SandboxState::Paused), None) => tokio::time::sleep(POLL_INTERVAL).await,
             _ => return Err(not_found()),
         }
     }
-    let life = Duration::from_secs(status.spec.lifecycle.timeout_seconds).max(LEAST_LIFE);
-    let deadline = UnixMillis::now().plus(life);
+    let lifetime = Duration::from_secs(status.spec.lifecycle.timeout_seconds).max(MIN_LIFETIME);
+    let deadline = UnixMillis::now().plus(lifetime);
     let woken = match waker {
         Some(waker) => waker.wake(id, deadline).await,
-        None => match node.resume(id, deadline, Kept::Memory).await {
+        None => match node.resume(id, deadline, PauseMode::Memory).await {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         },

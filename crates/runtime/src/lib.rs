@@ -9,6 +9,7 @@ mod node;
 mod refill;
 mod reservation;
 mod runtime;
+mod runtimes;
 
 pub use error::{Error, Result};
 pub use node::{
@@ -18,6 +19,7 @@ pub use node::{
 pub use refill::Refill;
 pub use reservation::{PoolKey, Release, Reservation, ReservationSource, ReserveRequest, Reserved};
 pub use runtime::{
-    AddedLayer, Adopted, ByteStream, Disk, DynStream, Exit, Origin, PREPARED_HOLDS, Running,
-    Runtime, Started, Stats, TRIAL_MARK,
+    AddedLayer, Adopted, AfterCheckpoint, ByteStream, Disk, DynStream, Exit, NewSandbox, Origin,
+    PREPARED_HOLDS, Running, Runtime, Started, Stats, TRIAL_MARK,
 };
+pub use runtimes::Runtimes;

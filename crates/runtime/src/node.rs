@@ -3,7 +3,7 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, OnTimeout, SandboxId, SandboxSpec, SandboxState,
+    EndReason, Limits, NetworkPolicy, OnTimeout, PauseMode, SandboxId, SandboxSpec, SandboxState,
     TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::sync::broadcast;
@@ -11,12 +11,11 @@ use tokio::sync::broadcast;
 use crate::{AddedLayer, DynStream, Reservation, ReserveRequest, Result, Stats};
 
 /// A sandbox as its node knows it: the truth about what runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxStatus {
     /// With the deadline as it is now. Shared, so that a list of a thousand copies none.
     pub spec: Arc<SandboxSpec>,
     pub state: SandboxState,
-    pub tier: Tier,
 }
 
 /// A sandbox while its node's list is looked through: see [`Node::visit`].
@@ -24,8 +23,7 @@ pub struct SandboxStatus {
 pub struct Visited<'a> {
     pub spec: &'a Arc<SandboxSpec>,
     pub state: SandboxState,
-    pub tier: Tier,
-    /// How it rests. Absent also while it is being put to rest.
+    /// How it is paused. Absent also while it is being paused.
     pub paused: Option<Paused>,
     /// These three are those of the spec: whoever looks through thousands need not look there.
     pub created_at: UnixMillis,
@@ -34,11 +32,10 @@ pub struct Visited<'a> {
 }
 
 impl<'a> Visited<'a> {
-    pub fn new(spec: &'a Arc<SandboxSpec>, state: SandboxState, tier: Tier) -> Self {
+    pub fn new(spec: &'a Arc<SandboxSpec>, state: SandboxState) -> Self {
         Self {
             spec,
             state,
-            tier,
             paused: None,
             created_at: spec.created_at,
             deadline: spec.deadline,
@@ -52,12 +49,12 @@ impl Visited<'_> {
         SandboxStatus {
             spec: Arc::clone(self.spec),
             state: self.state,
-            tier: self.tier,
         }
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NodeEvent {
     Ended {
         id: SandboxId,
@@ -69,7 +66,7 @@ pub enum NodeEvent {
 }
 
 /// Why a sandbox is not there any more.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct End {
     pub spec: Arc<SandboxSpec>,
     pub reason: EndReason,
@@ -79,17 +76,17 @@ pub struct End {
     pub at: UnixMillis,
 }
 
-/// A sandbox at rest.
+/// A paused sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// What a resume brings back. After a reboot of the machine memory is gone, and this says so.
-    pub kept: Kept,
+    pub kept: PauseMode,
     pub at: UnixMillis,
 }
 
 /// A sandbox that is there and cannot be used, since something of its state could not be read or is
 /// not what was written. Its files are kept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Broken {
     pub id: SandboxId,
     /// As far as it could be read.
@@ -106,9 +103,10 @@ pub struct Broken {
 }
 
 /// What can be done about a [`Broken`] one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Remedy {
-    /// It comes back, at rest, from its files.
+    /// It comes back, paused, from its files.
     Repair,
     /// What it was made of is not known: only its disk can be had.
     Export,
@@ -117,7 +115,7 @@ pub enum Remedy {
 }
 
 /// One sample of a sandbox's use, taken every few seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MetricSample {
     pub at: UnixMillis,
     pub cpu_used_pct: f64,
@@ -156,6 +154,9 @@ pub struct Snapshot {
     /// Its build, as in [`SandboxSpec::build`].
     #[serde(default)]
     pub build: Option<String>,
+    /// Of its source. Snapshots from before there was a choice have none: those are of jails.
+    #[serde(default)]
+    pub tier: Tier,
     /// The snapshots below this one, nearest first.
     pub parents: Vec<TemplateId>,
     pub limits: Limits,
@@ -169,12 +170,13 @@ pub struct Snapshot {
 /// Who wakes a sandbox for traffic: it must have a place among its tenant's running ones.
 #[async_trait]
 pub trait Waker: Send + Sync + fmt::Debug {
-    /// As [`Node::resume`] with [`Kept::Memory`].
+    /// As [`Node::resume`] with [`PauseMode::Memory`].
     async fn wake(&self, id: &SandboxId, deadline: UnixMillis) -> Result<(), NotWoken>;
 }
 
 /// Why traffic could not wake a sandbox.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NotWoken {
     /// Its tenant has as many running ones as it may have.
     #[error("its owner has reached the maximum number of concurrent sandboxes ({0})")]
@@ -221,16 +223,21 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// Moves the end of its life, durably. The node itself enforces it.
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()>;
 
-    /// Replaces the network wishes of a running sandbox, durably; what it may reach changes for new
+    /// Replaces the network settings of a running sandbox, durably; what it may reach changes for new
     /// connections. [`crate::Error::WrongState`] when it is not running.
     async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()>;
 
-    /// Puts a running sandbox to rest, durably. [`crate::Error::WrongState`] when it is not running.
-    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()>;
+    /// Pauses a running sandbox, durably. [`crate::Error::WrongState`] when it is not running.
+    async fn pause(&self, id: &SandboxId, keep: PauseMode) -> Result<()>;
 
     /// Wakes a paused sandbox and says what came back; `Memory` when it was running all along
-    /// (its deadline is then left alone). `want` [`Kept::Filesystem`] starts it anew from its files.
-    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept>;
+    /// (its deadline is then left alone). `want` [`PauseMode::Filesystem`] starts it anew from its files.
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode>;
 
     /// Captures the files of a running or paused sandbox, which goes on. On error nothing is left
     /// of the snapshot and the sandbox is as before.
@@ -275,7 +282,7 @@ pub trait Node: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// How a paused sandbox rests; `None` when it is not paused.
+    /// How a sandbox is paused; `None` when it is not paused.
     fn paused(&self, id: &SandboxId) -> Option<Paused>;
 
     /// `None` when it is not here (any more). Cheap: from memory.

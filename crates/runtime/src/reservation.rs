@@ -3,11 +3,13 @@
 use std::{fmt, sync::Weak, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use soulbox_types::{Purpose, SandboxId, SandboxSpec, TemplateId, UnixMillis};
+use soulbox_types::{Purpose, SandboxId, SandboxSpec, TemplateId, Tier, UnixMillis};
 
 /// What a warm sandbox must be to serve a create: the rest can be changed when it is handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolKey {
+    #[serde(default)]
+    pub tier: Tier,
     pub template: TemplateId,
     pub build: Option<String>,
     pub disk_mib: u32,
@@ -20,6 +22,7 @@ impl PoolKey {
         let can_be_warm =
             spec.purpose == Purpose::User && spec.snapshot.is_none() && spec.volumes.is_empty();
         can_be_warm.then(|| Self {
+            tier: spec.tier,
             template: spec.template.clone(),
             build: spec.build.clone(),
             disk_mib: spec.limits.disk_mib,
@@ -29,6 +32,7 @@ impl PoolKey {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReserveRequest {
+    pub tier: Tier,
     /// Of the warm sandboxes that would do. `None`: none would.
     pub pool_key: Option<PoolKey>,
 }

@@ -6,10 +6,11 @@ use std::{
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use soulbox_template::Template;
 use soulbox_types::{Limits, NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// A connection to a port inside a sandbox.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -44,7 +45,7 @@ pub struct Exit {
 }
 
 /// Use of resources now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Cpu time since creation, in microseconds.
     pub cpu_micros: u64,
@@ -77,7 +78,7 @@ pub enum Disk {
 }
 
 /// What a sandbox added to one mount point of its template: an overlay layer, ids as inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedLayer {
     /// The mount point: the `target` of the template's overlay.
     pub target: PathBuf,
@@ -90,6 +91,23 @@ pub const TRIAL_MARK: &str = "trial";
 /// For how long a prepared slot is kept whose reservation was neither used nor released. Longer than
 /// any create waits for its turn.
 pub const PREPARED_HOLDS: Duration = Duration::from_mins(3);
+
+/// A sandbox that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewSandbox<'a> {
+    pub spec: &'a SandboxSpec,
+    /// The build that the spec names.
+    pub template: &'a Template,
+    pub origin: Origin,
+}
+
+/// What becomes of a sandbox whose memory was written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterCheckpoint {
+    GoOn,
+    /// Its processes end; its disk stays.
+    Stop,
+}
 
 /// Called once, as soon as there is something to find again.
 pub type Started<'a> = dyn for<'r> Fn(&'r Running) -> Result<()> + Send + Sync + 'a;
@@ -116,8 +134,44 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// the node writes it to disk there.
     /// One of [`soulbox_types::Purpose::Warm`] yields to others ([`crate::Refill`]) until
     /// [`Self::set_limits`] is called for it.
-    async fn create(&self, spec: &SandboxSpec, origin: Origin, started: &Started<'_>)
-    -> Result<()>;
+    async fn create(&self, new: NewSandbox<'_>, started: &Started<'_>) -> Result<()>;
+
+    /// Writes memory and disk of a running or paused sandbox, of the same moment, to a new folder. On
+    /// error nothing is left of that and the sandbox goes on as it was.
+    async fn checkpoint(
+        &self,
+        _id: &SandboxId,
+        _target: &Path,
+        _then: AfterCheckpoint,
+    ) -> Result<()> {
+        Err(self.unsupported("memory on disk"))
+    }
+
+    /// [`Self::create`] with the memory and disk of a checkpoint: its processes go on where they were.
+    /// The copy has the identity of its own spec before anything in it runs.
+    async fn restore(
+        &self,
+        _new: NewSandbox<'_>,
+        _checkpoint: &Path,
+        _started: &Started<'_>,
+    ) -> Result<()> {
+        Err(self.unsupported("memory on disk"))
+    }
+
+    fn unsupported(&self, what: &'static str) -> Error {
+        Error::Unsupported {
+            tier: self.tier(),
+            what: what.into(),
+        }
+    }
+
+    /// What works less well than it could, for the operator.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Gives back what it holds beside its sandboxes, which go on.
+    async fn close(&self) {}
 
     /// Finds a sandbox that an earlier run of the node made.
     async fn adopt(&self, spec: &SandboxSpec, running: &Running) -> Result<Adopted>;

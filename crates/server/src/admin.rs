@@ -37,8 +37,8 @@ pub(crate) fn router(metrics: Metrics, listening: Option<SocketAddr>) -> Router 
     }
 }
 
-/// A web page can have its own name lead to the loopback and then read what is there, with the
-/// browser of whoever works on this machine. It cannot choose the name that the browser asks for.
+/// Against DNS rebinding: a web page can let its own name resolve to the loopback and read what is
+/// there, with the browser of a user of this machine. It cannot choose the name that the browser sends.
 async fn refuse_strange_names(request: Request, next: Next) -> Response {
     if is_of_this_machine(&request) {
         next.run(request).await

@@ -13,7 +13,7 @@ use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use soulbox_build::{Base, Builds, Step, StepKind};
 use soulbox_control::BuiltIn;
-use soulbox_embed::Programs;
+use soulbox_guest_programs::Programs;
 use soulbox_types::{Limits, TenantId};
 
 use definition::{BaseDefinition, Definition, StepDefinition};
@@ -203,7 +203,7 @@ fn contents(
             Ok((name.to_owned(), vec![(name.to_owned(), content, 0o755)]))
         }
         Some(("kernels", "soulbox-interpreter")) => {
-            let files = soulbox_embed::INTERPRETER_FILES.iter();
+            let files = soulbox_guest_programs::INTERPRETER_FILES.iter();
             let file = |(path, content): &(&str, &[u8])| {
                 (format!("interpreter/{path}"), content.to_vec(), 0o644)
             };

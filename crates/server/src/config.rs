@@ -163,7 +163,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What the options come to, checked.
+/// The result of all options, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub listen: SocketAddr,

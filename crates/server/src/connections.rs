@@ -1,15 +1,19 @@
 //! From an accepted socket to requests: TLS, HTTP/1.1 and HTTP/2, and an orderly end.
 //!
-//! - `places`: how many connections there may be
-//! - `guests`: who is there, who waits to come in, and who leaves when it is full
-//! - `streams`: the streams of HTTP/2, which can be ended one by one
-//! - `socket`, `answer`, `piece`: what keeps a guest's place, and what keeps it from being asked to leave
+//! - `limits`: how many connections there may be
+//! - `limiter`: which connections are open, and which idle one is closed for a new one
+//! - `handler`: who handles the requests
+//! - `socket`: the write timeout, for whatever is written
+//! - `streams`, `response`: the write timeout for HTTP/2, where clients hold back a response by its
+//!   window
+//!
+//! Timeouts, whether the server is full or not: TLS handshake, first request, idle between two
+//! requests, write. Whoever reads the body of a request bounds that by itself.
 
-mod answer;
-mod desk;
-mod guests;
-mod piece;
-mod places;
+mod handler;
+mod limiter;
+mod limits;
+mod response;
 mod socket;
 mod streams;
 
@@ -21,34 +25,37 @@ use hyper_util::{
     server::conn::auto,
 };
 use rustix::io::Errno;
-use soulbox_proxy::{ClientConnection, Seldom};
+use soulbox_proxy::{ClientConnection, LogThrottle};
 use soulbox_sys::send_unpaced;
 use soulbox_types::Chain;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use desk::Desk;
-pub(crate) use guests::{GuestStats, Guests};
-pub(crate) use places::Places;
+pub(crate) use handler::Handler;
+pub(crate) use limiter::{ConnectionLimiter, ConnectionStats};
+pub(crate) use limits::ConnectionLimits;
 
-use answer::accompany;
-use guests::{Arrival, Mood, Newcomer, Presence};
-use socket::GuestSocket;
-use streams::Streams;
+use limiter::{ConnectionHandle, PendingConnection, State};
+use response::track;
+use socket::LimitedSocket;
+use streams::StreamExecutor;
 
 /// Longer than the 620 s for which E2B's clients rely on an idle connection.
-const IDLE_LIMIT: Duration = Duration::from_secs(640);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(640);
 /// From the connection to the end of its first request's head.
-const FIRST_REQUEST_LIMIT: Duration = Duration::from_secs(30);
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// How long streams may go on after the server was told to stop.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// For a guest who was asked to leave: a round trip of HTTP/2, or the rest of a next head.
-const FAREWELL: Duration = Duration::from_millis(250);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a client to take a byte of what waits for it. Longer than a busy client or a bad line needs.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long requests may go on when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// For a connection that is closed while idle: a round trip of HTTP/2, or the rest of a next head.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Accepting failed, mostly for want of file descriptors: others must end first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -62,34 +69,34 @@ const HTTP2_CONNECTION_WINDOW: u32 = 4 << 20;
 /// All connections of some listeners. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
-    desk: Desk,
-    guests: Guests,
-    http: Arc<auto::Builder<Streams>>,
+    handler: Handler,
+    limiter: ConnectionLimiter,
+    http: Arc<auto::Builder<StreamExecutor>>,
     open: TaskTracker,
-    refusals: Arc<Seldom>,
+    refusals: Arc<LogThrottle>,
     /// No new requests.
     stopping: CancellationToken,
-    /// No more patience.
-    cut: CancellationToken,
+    /// Requests that are left are cut.
+    aborting: CancellationToken,
 }
 
 impl Connections {
-    pub(crate) fn new(desk: Desk, guests: Guests) -> Self {
+    pub(crate) fn new(handler: Handler, limiter: ConnectionLimiter) -> Self {
         Self {
-            desk,
-            guests,
+            handler,
+            limiter,
             http: Arc::new(http_builder()),
             open: TaskTracker::new(),
             refusals: Arc::default(),
             stopping: CancellationToken::new(),
-            cut: CancellationToken::new(),
+            aborting: CancellationToken::new(),
         }
     }
 
-    /// Accepts until [`Connections::drain`] is called. Nothing that a client does holds it up, but
-    /// for a moment when every place is taken.
+    /// Accepts until [`Connections::drain`] is called. It pauses only while too many accepted
+    /// connections are pending.
     pub(crate) async fn accept(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
-        let failures = Seldom::default();
+        let failures = LogThrottle::default();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -101,10 +108,10 @@ impl Connections {
                 Err(error) if is_about_the_client(&error) => continue,
                 Err(error) => {
                     if is_out_of_descriptors(&error) {
-                        self.guests.make_way();
+                        self.limiter.close_some();
                     }
-                    if let Some(unsaid) = failures.now() {
-                        tracing::warn!(error = %Chain(&error), unsaid, "could not accept a connection");
+                    if let Some(suppressed) = failures.should_log() {
+                        tracing::warn!(error = %Chain(&error), suppressed, "could not accept a connection");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -114,56 +121,26 @@ impl Connections {
                 send_unpaced(&socket);
             }
             let descriptor = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
-            let (this, tls) = (self.clone(), tls.clone());
-            let arrival = tokio::select! {
+            let pending = tokio::select! {
                 biased;
                 () = self.stopping.cancelled() => return,
-                arrival = self.guests.arrive(peer.ip(), descriptor) => arrival,
+                pending = self.limiter.enqueue(peer.ip(), descriptor) => pending,
             };
-            match arrival {
-                Arrival::Placed(guest) => {
-                    let socket = GuestSocket::new(socket, guest);
-                    self.open.spawn(this.connection(socket, peer, tls));
-                }
-                Arrival::Waits(newcomer) => {
-                    self.open.spawn(this.wait(newcomer, socket, peer, tls));
-                }
-                Arrival::Refused => self.note_refusal(peer),
-            }
+            let this = self.clone();
+            self.open
+                .spawn(this.connection(pending, socket, peer, tls.clone()));
         }
     }
 
-    async fn wait(
-        self,
-        newcomer: Newcomer,
-        socket: TcpStream,
-        peer: SocketAddr,
-        tls: Option<TlsAcceptor>,
-    ) {
-        let guest = tokio::select! {
-            biased;
-            () = self.stopping.cancelled() => return,
-            guest = newcomer.place() => guest,
-        };
-        match guest {
-            Some(guest) => {
-                drop(newcomer);
-                let socket = GuestSocket::new(socket, guest);
-                self.connection(socket, peer, tls).await;
-            }
-            None => self.note_refusal(peer),
-        }
-    }
-
-    fn note_refusal(&self, peer: SocketAddr) {
-        if let Some(unsaid) = self.refusals.now() {
-            let guests = self.guests.stats();
+    fn log_refusal(&self, peer: SocketAddr) {
+        if let Some(suppressed) = self.refusals.should_log() {
             tracing::warn!(
                 %peer,
-                busy = guests.busy,
-                unsaid,
-                "closed a new connection: every place is taken by a busy one. A higher limit of \
-                 open files (LimitNOFILE, ulimit -n) gives more places"
+                busy = self.limiter.stats().busy,
+                suppressed,
+                "closed a new connection: the limit of connections is reached, of all or of this \
+                 client, and none of them is idle. A higher limit of open files (LimitNOFILE, \
+                 ulimit -n) allows more"
             );
         }
     }
@@ -172,7 +149,7 @@ impl Connections {
     pub(crate) async fn drain(&self) {
         self.stopping.cancel();
         self.open.close();
-        if tokio::time::timeout(DRAIN_LIMIT, self.open.wait())
+        if tokio::time::timeout(DRAIN_TIMEOUT, self.open.wait())
             .await
             .is_err()
         {
@@ -180,29 +157,44 @@ impl Connections {
                 connections = self.open.len(),
                 "ending connections that did not finish"
             );
-            self.cut.cancel();
+            self.aborting.cancel();
             // They only have to be dropped now.
             drop(tokio::time::timeout(Duration::from_secs(1), self.open.wait()).await);
         }
     }
 
-    async fn connection(self, socket: GuestSocket, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    async fn connection(
+        self,
+        pending: PendingConnection,
+        socket: TcpStream,
+        peer: SocketAddr,
+        tls: Option<TlsAcceptor>,
+    ) {
+        let permit = tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => return,
+            permit = pending.admitted() => permit,
+        };
+        let Some(permit) = permit else {
+            return self.log_refusal(peer);
+        };
         let client = ClientConnection {
             address: peer,
             tls: tls.is_some(),
         };
-        let presence = socket.presence();
+        let socket = LimitedSocket::new(socket, permit);
+        let handle = socket.handle();
         let Some(tls) = tls else {
-            return self.serve(socket, client, presence).await;
+            return self.serve(socket, client, handle).await;
         };
         let handshake = tokio::select! {
             biased;
             () = self.stopping.cancelled() => return,
-            () = presence.leave().cancelled() => return,
-            handshake = tokio::time::timeout(HANDSHAKE_LIMIT, tls.accept(socket)) => handshake,
+            () = handle.close().cancelled() => return,
+            handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)) => handshake,
         };
         match handshake {
-            Ok(Ok(stream)) => self.serve(stream, client, presence).await,
+            Ok(Ok(stream)) => self.serve(stream, client, handle).await,
             Ok(Err(error)) => {
                 tracing::debug!(%peer, error = %Chain(&error), "TLS handshake failed");
             }
@@ -210,82 +202,85 @@ impl Connections {
         }
     }
 
-    async fn serve<S>(self, stream: S, client: ClientConnection, presence: Presence)
+    async fn serve<S>(self, stream: S, client: ClientConnection, handle: ConnectionHandle)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (desk, asked) = (self.desk, presence.clone());
+        let (handler, requests) = (self.handler, handle.clone());
         let service = service_fn(move |request: Request<Incoming>| {
-            let (desk, underway) = (desk.clone(), asked.request());
-            let version = request.version();
+            let (handler, in_flight) = (handler.clone(), requests.request());
             async move {
-                let response = desk.handle(request, client).await;
-                Ok::<_, Infallible>(accompany(response, version, underway))
+                let response = handler.handle(request, client).await;
+                Ok::<_, Infallible>(track(response, in_flight))
             }
         });
         let connection = self
             .http
             .serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let mut stays = tokio::select! {
-            ended = connection.as_mut() => return note_end(client, ended),
+        let mut draining = tokio::select! {
+            ended = connection.as_mut() => return log_end(client, ended),
             () = self.stopping.cancelled() => true,
-            () = presence.leave().cancelled() => false,
-            () = presence.cut().cancelled() => return,
-            () = overstayed(&presence) => false,
+            () = handle.close().cancelled() => false,
+            () = timed_out(&handle) => false,
         };
-        if !stays && presence.mood().0 == Mood::Silent {
+        if !draining && handle.state().0 == State::New {
             // There is nothing to finish.
             return;
         }
         connection.as_mut().graceful_shutdown();
         loop {
             tokio::select! {
-                ended = connection.as_mut() => return note_end(client, ended),
-                () = self.cut.cancelled() => return,
-                () = presence.cut().cancelled() => return,
-                () = self.stopping.cancelled(), if !stays => stays = true,
-                () = tokio::time::sleep(FAREWELL), if !stays => {
-                    if presence.mood().0 != Mood::Busy {
-                        return;
-                    }
+                ended = connection.as_mut() => return log_end(client, ended),
+                () = self.aborting.cancelled() => return,
+                () = self.stopping.cancelled(), if !draining => draining = true,
+                () = tokio::time::sleep(CLOSE_TIMEOUT), if !draining => match handle.state() {
+                    // A request crossed with the close.
+                    (State::Busy, since) if since.elapsed() < WRITE_TIMEOUT => {}
+                    (State::Busy, _) => handle.reset_blocked(),
+                    _ => return,
                 }
             }
         }
     }
 }
 
-fn note_end(client: ClientConnection, ended: Result<(), impl std::fmt::Display>) {
+fn log_end(client: ClientConnection, ended: Result<(), impl std::fmt::Display>) {
     if let Err(error) = ended {
         tracing::trace!(peer = %client.address, %error, "a connection broke");
     }
 }
 
-/// Returns when a guest has asked nothing for too long.
-async fn overstayed(presence: &Presence) {
+/// Returns when no request has arrived for too long. Until then it applies the write timeout to
+/// the streams of HTTP/2.
+async fn timed_out(handle: &ConnectionHandle) {
     loop {
-        let (mood, since) = presence.mood();
-        let until = match mood {
-            Mood::Silent => since + FIRST_REQUEST_LIMIT,
-            Mood::Idle | Mood::Busy => since + IDLE_LIMIT,
+        let (state, since) = handle.state();
+        let timeout = match state {
+            State::New => FIRST_REQUEST_TIMEOUT,
+            State::Idle => IDLE_TIMEOUT,
+            State::Busy => WRITE_TIMEOUT,
         };
-        if until > tokio::time::Instant::now() {
-            tokio::time::sleep_until(until).await;
+        let now = Instant::now();
+        if since + timeout > now {
+            // What begins meanwhile times out later than that.
+            tokio::time::sleep_until((since + timeout).min(now + WRITE_TIMEOUT)).await;
             continue;
         }
-        if mood == Mood::Silent {
-            presence.never_asked();
+        match state {
+            State::Busy => handle.reset_blocked(),
+            State::Idle => return,
+            State::New => return handle.count_no_request(),
         }
-        return;
     }
 }
 
-fn http_builder() -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(Streams);
+fn http_builder() -> auto::Builder<StreamExecutor> {
+    let mut builder = auto::Builder::new(StreamExecutor);
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_LIMIT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_headers(MAX_HEADERS)
         .preserve_header_case(true);
     builder

@@ -14,18 +14,18 @@ use soulbox_types::Secret;
 
 use crate::private_file;
 
-/// Holds the folder until it is dropped (or the process dies, however).
+/// Locks the folder until it is dropped, or the process ends for whatever reason.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
     _lock: fs::File,
 }
 
-/// A server that was killed while it started a program leaves its lock to that program until it is
-/// executed.
+/// A server that is killed between fork and exec of a program leaves its lock to that program until
+/// the exec.
 const LAST_CHILD: Duration = Duration::from_secs(2);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
-/// Made here, so that nobody makes them with wider rights later.
+/// Created here, so that they are not created with wider permissions later.
 const FOLDERS: [&str; 10] = [
     "bin",
     "disks",
@@ -70,7 +70,7 @@ impl DataDir {
         for name in FOLDERS {
             make(&path.join(name))?;
         }
-        // What is kept in them is found through these names.
+        // Their contents are found through these names.
         soulbox_durable::sync_folder(path)?;
         if let Some(above) = path.canonicalize()?.parent() {
             soulbox_durable::sync_folder(above)?;

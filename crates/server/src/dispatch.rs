@@ -48,7 +48,7 @@ impl Dispatch {
             request.extensions_mut().insert(soulbox_api::OverTls);
         }
         let (route, response) = if self.proxy.claims(&request) {
-            // Neither path nor query of traffic to sandboxes is ours to log.
+            // Path and query of traffic to sandboxes are private: not logged.
             let span = tracing::debug_span!("proxy", %method, host = host(&request));
             let answer = async {
                 let response = self.proxy.handle(request).await;
@@ -67,7 +67,7 @@ impl Dispatch {
     }
 
     async fn control_plane(&self, mut request: Request<RequestBody>) -> Response<Body> {
-        // HTTP/2 names the host in the target. Handlers look for it in one place only.
+        // HTTP/2 has the host in the target. Handlers only look at the header.
         let authority = request
             .uri()
             .authority()

@@ -40,11 +40,11 @@ pub async fn dns(args: DnsArgs, shutdown: impl Future<Output = ()>) -> anyhow::R
         domain,
         answer,
     } = args;
-    let tell = |bound: SocketAddr| {
+    let report = |bound: SocketAddr| {
         println!("Answering *.{domain} with {answer} on {bound} (UDP and TCP).");
         println!("Try: dig @{} -p {} 1.{domain}", bound.ip(), bound.port());
     };
-    soulbox_net::wildcard_dns(listen, &domain, answer, tell, shutdown)
+    soulbox_net::wildcard_dns(listen, &domain, answer, report, shutdown)
         .await
         .with_context(|| {
             format!("could not answer names on {listen}; choose another address with --listen")

@@ -1,5 +1,5 @@
-//! API keys without a server: straight in the database of a data folder. For the operator who lost
-//! the first key. SQLite lets a running server go on meanwhile.
+//! API keys without a server: directly in the database of a data folder. For an operator who lost the
+//! first key. SQLite allows this while a server runs.
 
 use std::path::{Path, PathBuf};
 
@@ -137,6 +137,7 @@ mod tests {
         let store = Store::open(&dir.join(DATABASE)).await.unwrap();
         let config = ControlConfig {
             seed: Secret::random(),
+            default_tier: soulbox_types::Tier::default(),
             max_timeout: Duration::from_hours(1),
             default_limits: Limits::default(),
             max_sandboxes_per_tenant: 1,

@@ -1,8 +1,8 @@
 //! Everything of `soulbox serve` but the command line around it.
 //!
 //! # Layout
-//! - [`Settings`], [`Config`]: options from flags, environment and file, and what they come to
-//! - [`serve`]: the order of a start, with a clear refusal at each step
+//! - [`Settings`], [`Config`]: options from flags, environment and file, and the checked result
+//! - [`serve`]: the steps of a start, each with a clear error
 //! - `preflight`, `trial`: whether this machine can run sandboxes
 //! - `data_dir`, `private_file`: the data folder, its lock and its secrets
 //! - `tls`: the local certificate authority, or the operator's own certificate
@@ -11,7 +11,7 @@
 //!   `request_body` keeps connections usable after early answers
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
-//! - `wiring`: the one place where jail, node, store, control and api meet
+//! - `wiring`: assembles jail, node, store, control and api
 
 mod admin;
 mod builtins;

@@ -1,4 +1,4 @@
-//! Sockets that listen.
+//! Listening sockets.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::net::{TcpListener, TcpSocket};
 
 /// Clients with one host name per sandbox connect in bursts of hundreds.
 const BACKLOG: u32 = 4096;
-/// A client that vanished without a word is noticed after a few minutes.
+/// Detects a client that vanished without closing the connection, after a few minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_mins(2);
 
-/// `option` is named when the address cannot be had.
+/// `option` is named in the error when the address is not available.
 pub(crate) fn bind(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
     match try_bind(address) {
         Ok(listener) => Ok(listener),

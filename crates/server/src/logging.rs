@@ -7,10 +7,10 @@ use tracing_subscriber::{EnvFilter, fmt, prelude::*};
 
 use crate::LogFormat;
 
-/// Libraries that, when talkative, tell headers and queries: only who names them gets to hear them.
+/// Libraries whose verbose logs contain headers and queries: only enabled by their name.
 const DISCREET: [&str; 5] = ["h2", "hyper", "hyper_util", "rustls", "sqlx"];
 
-/// Once per process; a second call leaves the first in place.
+/// Once per process; further calls have no effect.
 pub(crate) fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(with_discretion(filter)).with_context(|| {
         format!("--log: `{filter}` is not a filter such as info or soulbox_proxy=debug,info")

@@ -21,9 +21,9 @@ use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
 use soulbox_types::SandboxState;
 
-use crate::connections::{GuestStats, Guests};
+use crate::connections::{ConnectionLimiter, ConnectionStats};
 
-/// What a request was about, in few enough kinds for a label.
+/// Kinds of requests, few enough for a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Route {
     Proxy,
@@ -107,7 +107,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// Network slots of the machine, and what sandboxes ask for, for the metrics page.
+/// Network slots of the machine and DNS queries of sandboxes, for the metrics page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) ready: u64,
@@ -115,10 +115,10 @@ pub(crate) struct Slots {
     pub(crate) names: NameStats,
 }
 
-/// Asked at each look at the page.
+/// Called for each request of the page.
 pub(crate) type SlotsNow = Arc<dyn Fn() -> Slots + Send + Sync>;
 
-/// How the warm pool and the door do.
+/// State of the warm pool and of admission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Busy {
     pub(crate) pool: PoolStats,
@@ -214,7 +214,7 @@ fn histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 16))
 }
 
-/// Methods are the client's words; a label must not be.
+/// The method comes from the client, so it cannot be a label as it is.
 fn known(method: &Method) -> &'static str {
     const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
     METHODS
@@ -223,16 +223,16 @@ fn known(method: &Method) -> &'static str {
         .unwrap_or("other")
 }
 
-/// Where the page looks at the moment of asking.
+/// What is read for each request of the page.
 pub(crate) struct Sources {
     pub(crate) node: Arc<dyn Node>,
     pub(crate) proxy: Proxy,
-    pub(crate) guests: Guests,
+    pub(crate) connections: ConnectionLimiter,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
 }
 
-/// What is true at the moment of asking.
+/// Values at the moment of the request.
 struct Live(Sources);
 
 impl fmt::Debug for Live {
@@ -288,17 +288,17 @@ impl Collector for Live {
                 "state",
                 &values,
             )?;
-            let help = "Questions of sandboxes for names";
+            let help = "DNS queries of sandboxes";
             counter(&mut encoder, "names_asked", help, names.asked)?;
-            let help = "Questions of sandboxes for names that had to wait for their turn";
+            let help = "DNS queries of sandboxes that were delayed";
             counter(&mut encoder, "names_slowed", help, names.slowed)?;
-            let help = "Questions of sandboxes for names that found too many under way";
+            let help = "DNS queries of sandboxes that were dropped since too many were in flight";
             counter(&mut encoder, "names_dropped", help, names.dropped)?;
         }
         if let Some(busy) = &self.0.busy {
             busy().encode(&mut encoder)?;
         }
-        self.0.guests.stats().encode(&mut encoder)?;
+        self.0.connections.stats().encode(&mut encoder)?;
         let proxy = self.0.proxy.counters().snapshot();
         gauge(
             &mut encoder,
@@ -321,7 +321,7 @@ impl Collector for Live {
         counter(
             &mut encoder,
             "proxy_slowed",
-            "Times that a body in tiny pieces from a sandbox was made to wait",
+            "How often a body in tiny chunks was slowed down",
             proxy.slowed,
         )?;
         counter(
@@ -362,21 +362,21 @@ impl Collector for Live {
     }
 }
 
-impl GuestStats {
+impl ConnectionStats {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let moods = [
-            ("silent", signed(self.silent as u64)),
+        let states = [
+            ("silent", signed(self.new as u64)),
             ("idle", signed(self.idle as u64)),
             ("busy", signed(self.busy as u64)),
             ("stalled", signed(self.stalled as u64)),
         ];
-        let help = "Connections of clients, by what they do";
-        gauges(encoder, "connections_open", help, "state", &moods)?;
+        let help = "Connections of clients, by state";
+        gauges(encoder, "connections_open", help, "state", &states)?;
         let closed = [
-            // Idle ones that made room, and newcomers for whom nobody could.
-            ("gave_way", self.gave_way),
+            // Idle ones closed for new ones, and new ones when none was idle.
+            ("gave_way", self.evicted),
             ("full", self.refused),
-            ("never_asked", self.never_asked),
+            ("never_asked", self.no_request),
         ];
         let help = "Connections of clients that the server closed, by reason";
         let mut metric =
@@ -401,7 +401,7 @@ impl Busy {
         counter(encoder, "warm_hits", help, pool.hits)?;
         let help = "Creates that none was found for";
         counter(encoder, "warm_misses", help, pool.misses)?;
-        let help = "Creates that wait for room or for their turn, now";
+        let help = "Creates that wait for capacity or for a start slot, now";
         gauge(
             encoder,
             "admission_waiting",
@@ -415,7 +415,7 @@ impl Busy {
             help,
             signed(admission.starting),
         )?;
-        let help = "Creates refused, by what lacked";
+        let help = "Creates refused, by the resource that was short";
         let mut metric =
             encoder.encode_descriptor("admission_refused", help, None, MetricType::Counter)?;
         for (resource, refused) in &admission.refused {

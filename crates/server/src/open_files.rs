@@ -1,6 +1,6 @@
-//! The limit of open files: raised as far as it goes, and refused when even that is too low. A server
-//! without descriptors fails anywhere, with words about anything else: a database that does not
-//! open, a firewall that is missing.
+//! The limit of open files: raised to the maximum, and an error when even that is too low. A server
+//! without descriptors fails anywhere, with misleading errors: a database that does not open, a
+//! missing firewall.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// A server with nothing to do has 70: listeners, the database, what it keeps ready for the next
 /// sandboxes. Below this the first sandboxes or clients would fail.
 const LEAST: u64 = 100;
-/// A sandbox that is there keeps two open: one of its first process, one of its network.
+/// Each sandbox needs two: one for its first process, one for its network.
 const PER_SANDBOX: u64 = 2;
-/// While sandboxes are taken up, some files of several of them are open at a time.
-const TAKING_UP: u64 = 64;
+/// While sandboxes are adopted, some files of several of them are open at a time.
+const FOR_ADOPTION: u64 = 64;
 
 /// Every stream takes two descriptors; the usual soft limit of 1024 is soon reached.
 pub(crate) fn raise_limit() -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn raise_limit() -> anyhow::Result<()> {
     judge(getrlimit(Resource::Nofile).current)
 }
 
-/// Before anything is touched: with too few, sandboxes of an earlier run could not be taken up.
+/// Before anything is changed: with too few, sandboxes of an earlier run could not be adopted.
 pub(crate) fn check_for_sandboxes(folder: &Path) -> anyhow::Result<()> {
     let there = std::fs::read_dir(folder)
         .with_context(|| format!("could not list {}", folder.display()))?
@@ -40,7 +40,7 @@ fn judge_for(limit: Option<u64>, sandboxes: u64) -> anyhow::Result<()> {
     if sandboxes == 0 {
         return Ok(());
     }
-    let needed = LEAST + TAKING_UP + sandboxes.saturating_mul(PER_SANDBOX);
+    let needed = LEAST + FOR_ADOPTION + sandboxes.saturating_mul(PER_SANDBOX);
     match limit {
         Some(limit) if limit < needed => bail!(
             "the limit of open files is {limit}, and the server needs at least {needed} to take up \

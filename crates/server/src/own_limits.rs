@@ -1,5 +1,5 @@
-//! Limits under which a server would end without a word: memory that is refused aborts it, and the
-//! kernel kills whoever has used up its time. Sandboxes need to be without them as well.
+//! Resource limits that would end the server without an error: a failed allocation aborts it, and the
+//! kernel kills a process that has used up its CPU time. Sandboxes must not have them either.
 
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,4 +1,4 @@
-//! Whether this machine can run sandboxes at all, asked before anything is started.
+//! Whether this machine can run sandboxes at all, checked before anything is started.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::trial;
 pub(crate) async fn preflight(data_dir: &Path, min_free_disk: u64) -> anyhow::Result<()> {
     trial::clear_up(data_dir).await;
     let dir = data_dir.to_owned();
-    let (found, room) = tokio::task::spawn_blocking(move || {
-        let room = soulbox_doctor::free_space(&dir, min_free_disk);
-        (soulbox_doctor::preflight(&dir), room)
+    let (found, free_space) = tokio::task::spawn_blocking(move || {
+        let free_space = soulbox_doctor::free_space(&dir, min_free_disk);
+        (soulbox_doctor::preflight(&dir), free_space)
     })
     .await?;
     judge(found, has_sandboxes(data_dir))?;
-    judge_room(room, keeps_something(data_dir))
+    judge_free_space(free_space, keeps_something(data_dir))
 }
 
 fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result<()> {
@@ -24,7 +24,7 @@ fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result
         return Ok(());
     };
     if has_sandboxes {
-        // They were started here, so it can work; without us nobody reaches or ends them.
+        // They were started here, so it can work; without a server they cannot be reached or ended.
         for problem in problems {
             tracing::warn!("new sandboxes may fail: {problem}");
         }
@@ -42,10 +42,10 @@ fn judge(found: Result<(), Vec<Problem>>, has_sandboxes: bool) -> anyhow::Result
     )
 }
 
-/// A server that can make no sandbox is not ready. One that keeps something is needed all the same,
-/// to reach it, and to make room by removing it.
-fn judge_room(room: Result<(), Problem>, keeps_something: bool) -> anyhow::Result<()> {
-    match room {
+/// A server that cannot create sandboxes is not ready. If it keeps something, it is needed all the
+/// same: to reach that, and to free space by removing it.
+fn judge_free_space(free_space: Result<(), Problem>, keeps_something: bool) -> anyhow::Result<()> {
+    match free_space {
         Err(problem) if keeps_something => {
             tracing::warn!("new sandboxes will be refused. {problem}");
             Ok(())
@@ -55,7 +55,7 @@ fn judge_room(room: Result<(), Problem>, keeps_something: bool) -> anyhow::Resul
     }
 }
 
-/// Of what people have made: all of it can be removed through the server only.
+/// Whether users have created anything: it can only be removed through the server.
 pub(crate) fn keeps_something(data_dir: &Path) -> bool {
     let has_entries = |folder: &str| {
         std::fs::read_dir(data_dir.join(folder)).is_ok_and(|mut entries| entries.next().is_some())
@@ -64,8 +64,7 @@ pub(crate) fn keeps_something(data_dir: &Path) -> bool {
     has_sandboxes(data_dir) || kept.into_iter().any(has_entries)
 }
 
-/// Somebody's, also those that can only be recovered: what a killed start has left of its trial is
-/// none.
+/// Of users, including those that can only be recovered, but not the trial sandbox of a killed start.
 pub(crate) fn has_sandboxes(data_dir: &Path) -> bool {
     let quarantined = std::fs::read_dir(data_dir.join("quarantine"))
         .is_ok_and(|mut folders| folders.next().is_some());
@@ -121,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn too_little_room_refuses_a_start_unless_something_is_kept_there() {
+    fn too_little_free_space_refuses_a_start_unless_something_is_kept_there() {
         let full = || Err(problem("/data has 7 MiB of free space"));
-        let error = judge_room(full(), false).unwrap_err().to_string();
+        let error = judge_free_space(full(), false).unwrap_err().to_string();
         assert!(
             error.contains("7 MiB") && error.contains("mend it"),
             "{error}"
         );
-        assert!(judge_room(full(), true).is_ok() && judge_room(Ok(()), false).is_ok());
+        assert!(judge_free_space(full(), true).is_ok() && judge_free_space(Ok(()), false).is_ok());
         for kept in ["snapshots/a", "volumes/b", "templates/builds/c"] {
             let folder = tempfile::tempdir().unwrap();
             let kept = folder.path().join(kept);

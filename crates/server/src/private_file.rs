@@ -1,4 +1,4 @@
-//! Files that are whole or absent, and as private as they say.
+//! Files that are written atomically, with the right permissions from the start.
 
 use std::{io, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -13,8 +13,8 @@ pub(crate) fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     soulbox_durable::write(path, mode, content)
 }
 
-/// As [`write`], and nothing when the file says so already: on a full disk a start that changes
-/// nothing needs no room.
+/// As [`write`], but only if the content differs: a start that changes nothing must work on a full
+/// disk.
 pub(crate) fn write_if_other(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|there| there == content) {
         return fs::set_permissions(path, std::fs::Permissions::from_mode(mode));

@@ -1,9 +1,9 @@
-//! What is left of a request's body when its answer did not need it: refused, or answered early.
+//! What is left of a request's body when its response did not need it: refused, or answered early.
 //!
-//! With HTTP/1.1 the next request on the connection comes after the rest of this body. hyper closes
-//! the connection when nobody reads that rest, without a word in the answer; the client's pool may
-//! be giving it to another request at that moment. So the rest is read and thrown away, within
-//! limits: whoever had sent it all finds the connection usable, and nobody else counts on it.
+//! With HTTP/1.1 the next request on the connection follows the rest of this body. hyper closes the
+//! connection when that rest is not read, and the response does not announce it; the client's pool
+//! may use the connection for another request at that moment. So the rest is read and discarded,
+//! within limits: a client that has sent all of it can reuse the connection.
 
 use std::{
     pin::Pin,
@@ -21,11 +21,11 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// More than lies in the buffers between a client that has sent everything and us.
+/// More than the buffers between us and a client that has sent everything hold.
 const MAX_REST: usize = 64 << 20;
-const MAX_WAIT: Duration = Duration::from_secs(5);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request's body that nobody has to read to its end.
+/// A request's body that need not be read to its end.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     /// `None` once it has been read to its end.
@@ -35,14 +35,14 @@ pub(crate) struct RequestBody {
     waits: bool,
 }
 
-/// The client sends its body only when it is asked to.
+/// The client sends its body only after `100 Continue`.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     asked_for: Arc<AtomicBool>,
 }
 
 impl RequestBody {
-    /// The second is there when the client waits to be asked for the body.
+    /// The second is `Some` when the client waits for `100 Continue`.
     pub(crate) fn wrap(request: Request<Incoming>) -> (Request<Self>, Option<Waiting>) {
         let http1 = request.version() < Version::HTTP_2; // HTTP/2 ends just the stream
         let waits = http1 && request.headers().contains_key(header::EXPECT);
@@ -61,8 +61,8 @@ impl RequestBody {
 }
 
 impl Waiting {
-    /// Without having been asked, the client may send the body or not: what comes next on the
-    /// connection cannot be told.
+    /// Without `100 Continue` the client may send the body or not, so what comes next on the
+    /// connection is unknown.
     pub(crate) fn settle<B>(self, response: &mut Response<B>) {
         if !self.asked_for.load(Relaxed) {
             let close = HeaderValue::from_static("close");
@@ -109,20 +109,19 @@ impl Drop for RequestBody {
             && comes
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(tokio::time::timeout(MAX_WAIT, throw_away(rest)));
+            runtime.spawn(tokio::time::timeout(DISCARD_TIMEOUT, discard(rest)));
         }
     }
 }
 
-/// What a piece counts for at least, in bytes.
-const LEAST_COST: usize = 512;
+/// The cost of a chunk is at least that of so many bytes.
+const MIN_CHUNK_COST: usize = 512;
 
-async fn throw_away(mut rest: Incoming) {
+async fn discard(mut rest: Incoming) {
     let mut left = MAX_REST;
     while let Some(Ok(frame)) = rest.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len);
-        // A tiny piece costs more than its bytes.
-        match left.checked_sub(length.max(LEAST_COST)) {
+        match left.checked_sub(length.max(MIN_CHUNK_COST)) {
             Some(less) => left = less,
             None => return,
         }

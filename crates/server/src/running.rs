@@ -1,4 +1,4 @@
-//! A server that is set up: listeners on one side, node and control plane on the other.
+//! Runs the server once everything is assembled.
 
 use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -10,15 +10,15 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     admin,
-    connections::{Connections, Desk, Guests, Places},
+    connections::{ConnectionLimiter, ConnectionLimits, Connections, Handler},
     dispatch::Dispatch,
     metrics::{BusyNow, Metrics, SlotsNow, Sources},
     tls::Tls,
 };
 
-/// Milliseconds, mostly. What is cut short is left on the machine until the next start.
-const CLOSE_LIMIT: Duration = Duration::from_secs(15);
-/// Operators have places of their own: they get in when clients fill all of theirs.
+/// Mostly it takes milliseconds. What is cut short is left on the machine until the next start.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Operators have a limit of their own: they can connect when clients have reached theirs.
 const OPERATORS: usize = 32;
 
 pub(crate) struct Listeners {
@@ -27,19 +27,19 @@ pub(crate) struct Listeners {
     pub(crate) admin: Option<TcpListener>,
 }
 
-/// What was wired together.
+/// What [`crate::wiring`] has assembled.
 pub(crate) struct Parts {
     pub(crate) node: Arc<dyn Node>,
     pub(crate) api: Router,
-    /// Who is asked when traffic comes for a paused sandbox; without one the node itself.
+    /// Wakes a paused sandbox when traffic arrives for it; without one the node does.
     pub(crate) waker: Option<Arc<dyn Waker>>,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
     /// For clients.
-    pub(crate) places: Places,
-    /// Run as soon as the server is to stop, before requests are waited for.
+    pub(crate) limits: ConnectionLimits,
+    /// Called as soon as the server stops, before requests are drained.
     pub(crate) stop: Box<dyn FnOnce() + Send>,
-    /// Run at the very end.
+    /// Awaited at the very end.
     pub(crate) close: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -66,7 +66,7 @@ impl Listeners {
     }
 }
 
-/// Where the server really listens; a port 0 in the configuration is a port here.
+/// Where the server really listens: a port 0 of the configuration is resolved here.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addresses {
     pub(crate) http: SocketAddr,
@@ -74,7 +74,7 @@ pub(crate) struct Addresses {
     pub(crate) admin: Option<SocketAddr>,
 }
 
-/// Serves until `shutdown`. Sandboxes go on without us.
+/// Serves until `shutdown`. Sandboxes keep running.
 pub(crate) async fn run(
     listeners: Listeners,
     domain: &str,
@@ -82,35 +82,36 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let mut config = ProxyConfig::new(domain);
-    config.ways = parts.places.ways;
-    // Half of what a client may have: behind a reverse proxy all clients are one.
+    config.stream_limits = parts.limits.streams;
+    // Half of what a client may have: behind a reverse proxy all clients have one address.
     config.max_streams_per_sandbox = config
         .max_streams_per_sandbox
-        .min((config.ways.most / 4).max(1));
+        .min((config.stream_limits.max_open / 4).max(1));
     let proxy = Proxy::with_waker(Arc::clone(&parts.node), parts.waker, config);
-    let guests = Guests::new(parts.places);
+    let limiter = ConnectionLimiter::new(parts.limits);
     let metrics = Metrics::new(Sources {
         node: parts.node,
         proxy: proxy.clone(),
-        guests: guests.clone(),
+        connections: limiter.clone(),
         slots: parts.slots,
         busy: parts.busy,
     });
     let admin_address = listeners.admin.as_ref().and_then(|l| l.local_addr().ok());
     let operators = Connections::new(
-        Desk::Operators(admin::router(metrics.clone(), admin_address)),
-        Guests::new(Places {
-            most: OPERATORS,
-            ..parts.places
+        Handler::Operators(admin::router(metrics.clone(), admin_address)),
+        ConnectionLimiter::new(ConnectionLimits {
+            max_open: OPERATORS,
+            max_per_client: OPERATORS,
+            ..parts.limits
         }),
     );
     let clients = Connections::new(
-        Desk::Clients(Dispatch {
+        Handler::Clients(Dispatch {
             proxy,
             api: parts.api,
             metrics,
         }),
-        guests,
+        limiter,
     );
 
     let mut tasks = tokio::task::JoinSet::new();
@@ -129,7 +130,7 @@ pub(crate) async fn run(
     clients.drain().await;
     operators.drain().await;
     tasks.shutdown().await;
-    if tokio::time::timeout(CLOSE_LIMIT, parts.close)
+    if tokio::time::timeout(CLOSE_TIMEOUT, parts.close)
         .await
         .is_err()
     {

@@ -1,4 +1,4 @@
-//! The order of a start: each step either succeeds or says what to do.
+//! The steps of a start: each of them succeeds, or fails with an error that says what to do.
 
 use std::{io::Write, net::IpAddr, path::Path, pin::pin, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     running::{Listeners, Parts, run},
     service_manager::ServiceManager,
     tls::{self, Tls},
-    wiring::{self, Stopped, Told, go_on},
+    wiring::{self, Startup, Stopped, check_stop},
 };
 
-/// For a start that is making the first template, or has to take up sandboxes before it can let go
-/// of them.
-const ABANDON_LIMIT: Duration = Duration::from_mins(1);
+/// For a start that is building the first template, or has to adopt sandboxes before it can release
+/// them.
+const ABANDON_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Runs the server until `shutdown` (see [`shutdown_signal`]) or an error.
 pub async fn serve(
@@ -70,11 +70,11 @@ pub async fn serve(
     Ok(())
 }
 
-/// A start that is not to be finished takes back what it has put on the machine by now.
+/// Undoes what an interrupted start has put on the machine so far.
 async fn abandon(start: impl Future<Output = anyhow::Result<Started>>) -> anyhow::Result<()> {
-    let taken_back = async {
+    let undone = async {
         match start.await {
-            // It was too late to stop.
+            // The start was complete before the stop.
             Ok(Started { parts, .. }) => parts.close.await,
             Err(error) if error.is::<Stopped>() => {}
             Err(error) => return Err(error),
@@ -82,7 +82,7 @@ async fn abandon(start: impl Future<Output = anyhow::Result<Started>>) -> anyhow
         tracing::info!("stopped before the start was complete; sandboxes go on");
         Ok(())
     };
-    let ended = tokio::time::timeout(ABANDON_LIMIT, taken_back).await;
+    let ended = tokio::time::timeout(ABANDON_TIMEOUT, undone).await;
     ended.unwrap_or_else(|_elapsed| {
         tracing::warn!("stopped in the middle of the start; the next one clears up");
         Ok(())
@@ -113,7 +113,7 @@ async fn start(
     let data_dir = DataDir::open(&config.data_dir)?;
     open_files::check_for_sandboxes(&wiring::sandboxes_dir(config))?;
     preflight(&config.data_dir, config.min_free_disk).await?;
-    go_on(stop)?;
+    check_stop(stop)?;
     let listeners = listen(config)?;
     let seed = data_dir.seed()?;
     let endpoints = endpoints(config, &listeners)?;
@@ -121,8 +121,8 @@ async fn start(
         .tls_domain()
         .unwrap_or_else(|| config.domain.clone());
     let known_key = env_files::known_key(&config.data_dir)?;
-    let told = Told { manager, stop };
-    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key, told).await?;
+    let startup = Startup { manager, stop };
+    let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key, startup).await?;
     if let Err(error) = announce(config, &data_dir, &listeners, &endpoints, key.as_ref()) {
         parts.close.await;
         return Err(error);
@@ -191,7 +191,7 @@ fn tls_source(config: &Config, listening_on: IpAddr) -> tls::Source {
     }
 }
 
-/// Where clients find us, now that the real ports are known.
+/// The addresses for clients, now that the real ports are known.
 fn endpoints(config: &Config, listeners: &Listeners) -> anyhow::Result<Endpoints> {
     let addresses = listeners.addresses()?;
     Ok(Endpoints {
@@ -204,7 +204,7 @@ fn endpoints(config: &Config, listeners: &Listeners) -> anyhow::Result<Endpoints
     })
 }
 
-/// Tells people and programs where the server is.
+/// Reports to users and programs where the server listens.
 fn announce(
     config: &Config,
     data_dir: &DataDir,
@@ -231,7 +231,7 @@ fn announce(
         if !full || !keeps_something(dir) {
             return Err(error).with_context(|| format!("could not write {}", path.display()));
         }
-        // Without a server nobody could reach or remove what fills the disk.
+        // Without a server, what fills the disk could not be removed.
         tracing::warn!(%error, "{} was not written and may be out of date", path.display());
     }
     print_quick_start(dir, endpoints, listeners.addresses()?.admin);
@@ -242,7 +242,7 @@ fn print_quick_start(dir: &Path, endpoints: &Endpoints, admin: Option<std::net::
     let as_other_user = std::env::var_os("SUDO_USER").is_some_and(|user| user != "root");
     let program = program_name::callable();
     let lines = quick_start::lines(dir, endpoints, admin, as_other_user, &program);
-    // Nobody may be there to read it.
+    // Standard output may be closed.
     if let Err(error) = writeln!(std::io::stdout(), "{}", lines.join("\n")) {
         tracing::debug!(%error, "the quick start was not printed");
     }

@@ -1,5 +1,5 @@
-//! Tells the service manager how far the server is, as `sd_notify(3)` describes it: a unit of
-//! `Type=notify` counts as started when sandboxes can be made, not when a process is there.
+//! Reports the state of the server to the service manager (`sd_notify(3)`): a unit of `Type=notify`
+//! counts as started when sandboxes can be created, not when the process exists.
 
 use std::{
     ffi::OsStr,
@@ -17,19 +17,19 @@ use std::{
 
 use tokio::{net::UnixDatagram, task::JoinHandle, time::timeout};
 
-/// Where it listens. Whoever has this variable speaks for the unit: programs that the server starts
-/// must not have it.
+/// Where the service manager listens. A process with this variable can report for the unit, so the
+/// programs that the server starts must not inherit it.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// A start tells that it is alive so often, and that it may take so much longer.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-const MAY_TAKE: Duration = Duration::from_mins(1);
-/// After these it is left to the unit's own limit. The first start makes the template `base`.
-const SIGNS: u32 = 60;
-/// It reads all the time.
-const TELL_LIMIT: Duration = Duration::from_secs(2);
+/// How often a start asks for more time, and for how much.
+const EXTENSION_INTERVAL: Duration = Duration::from_secs(10);
+const EXTENSION: Duration = Duration::from_mins(1);
+/// Then the unit's own timeout applies. The first start builds the template `base`.
+const MAX_EXTENSIONS: u32 = 60;
+/// The manager always reads.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Cheap to clone. Without a manager nothing is told to anybody.
+/// Cheap to clone. Without a manager nothing is sent.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceManager {
     socket: Option<Arc<UnixDatagram>>,
@@ -48,7 +48,7 @@ impl ServiceManager {
             },
             Err(error) => {
                 let address = address.display();
-                eprintln!("warning: the service manager at {address} cannot be told: {error}");
+                eprintln!("warning: the service manager at {address} cannot be notified: {error}");
                 Self::default()
             }
         }
@@ -56,44 +56,44 @@ impl ServiceManager {
 
     /// What the server is doing, for people.
     pub(crate) async fn status(&self, what: &str) {
-        self.tell(&format!("STATUS={}\n", one_line(what))).await;
+        self.notify(&format!("STATUS={}\n", one_line(what))).await;
     }
 
     pub(crate) async fn ready(&self, what: &str) {
-        self.tell(&format!("READY=1\nSTATUS={}\n", one_line(what)))
+        self.notify(&format!("READY=1\nSTATUS={}\n", one_line(what)))
             .await;
     }
 
     pub(crate) async fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=stopping; sandboxes go on\n")
+        self.notify("STOPPING=1\nSTATUS=stopping; sandboxes go on\n")
             .await;
     }
 
-    /// Asks for more time while the returned value lives.
+    /// Asks for more time until the returned value is dropped.
     pub(crate) fn ask_for_time(&self) -> Asking {
         let asking = self.socket.is_some();
-        Asking(asking.then(|| tokio::spawn(self.clone().ask(SIGN_OF_LIFE, SIGNS))))
+        Asking(asking.then(|| tokio::spawn(self.clone().ask(EXTENSION_INTERVAL, MAX_EXTENSIONS))))
     }
 
     async fn ask(self, every: Duration, times: u32) {
-        let more = format!("EXTEND_TIMEOUT_USEC={}\n", MAY_TAKE.as_micros());
+        let more = format!("EXTEND_TIMEOUT_USEC={}\n", EXTENSION.as_micros());
         for _ in 0..times {
-            self.tell(&more).await;
+            self.notify(&more).await;
             tokio::time::sleep(every).await;
         }
     }
 
-    async fn tell(&self, lines: &str) {
+    async fn notify(&self, lines: &str) {
         let Some(socket) = &self.socket else {
             return;
         };
-        let told = timeout(TELL_LIMIT, socket.send(lines.as_bytes())).await;
-        let error = match told {
+        let sent = timeout(NOTIFY_TIMEOUT, socket.send(lines.as_bytes())).await;
+        let error = match sent {
             Ok(Ok(_)) => return,
             Ok(Err(error)) => error,
             Err(elapsed) => elapsed.into(),
         };
-        tracing::warn!(%error, "the service manager was not told");
+        tracing::warn!(%error, "could not notify the service manager");
     }
 }
 
@@ -107,7 +107,7 @@ fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket)
 }
 
-/// A line begins a statement of its own.
+/// Each line is a statement of its own.
 fn one_line(text: &str) -> String {
     text.split(['\n', '\r']).collect::<Vec<_>>().join(" ")
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_told_at_a_path_and_at_an_abstract_name() {
+    async fn it_is_notified_at_a_path_and_at_an_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let listener = UnixDatagram::bind(&path).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_people_read_cannot_speak_for_the_server() {
+    async fn a_status_text_cannot_contain_another_statement() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let listener = UnixDatagram::bind(&path).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_manager_nobody_is_told() {
+    async fn without_a_manager_nothing_is_sent() {
         ServiceManager::at(None).ready("").await;
         ServiceManager::at(Some("".as_ref())).ready("").await;
         ServiceManager::at(Some("/nowhere/at/all".as_ref()))

@@ -1,5 +1,5 @@
-//! Whether a sandbox really starts here, found out by starting one: by the server before it says
-//! that it is ready, and by the doctor.
+//! Whether a sandbox really starts on this machine, checked by starting one: by the server before it
+//! reports to be ready, and by the doctor.
 
 use std::{
     io::{self, Read},
@@ -9,11 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use soulbox_doctor::{Left, Scratch, Surroundings, Tried, left_over};
-use soulbox_jail::{Instance, Jail, JailConfig};
+use soulbox_doctor::{Environment, Leftover, Scratch, TrialResult, left_over};
+use soulbox_host_template::HostOptions;
+use soulbox_jail::Jail;
+use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial, trial_until};
 use soulbox_net::NetConfig;
-use soulbox_runtime::Error;
-use soulbox_template::{HostOptions, Template, Templates};
+use soulbox_runtime::{Error, Runtime};
+use soulbox_template::Template;
 use soulbox_types::Chain;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +24,7 @@ use crate::{
     wiring::Stopped,
 };
 
-/// Links of this tag count as free; nobody has it, or we had better know.
+/// Links with this tag count as free: no server has it.
 const NO_SERVER: &str = "0000";
 const SLOTS: u32 = 2;
 /// Some tens of bytes.
@@ -30,7 +32,7 @@ const LONGEST_INSTANCE: u64 = 4096;
 /// In a scratch folder, so that no data folder is taken for one, whatever its name.
 const INSIDE: &str = "trial";
 
-/// What a failed start is told with.
+/// What is reported of a failed start.
 #[derive(Debug, PartialEq, Eq)]
 struct Failure {
     step: String,
@@ -72,15 +74,16 @@ fn explains_itself(error: &io::Error) -> bool {
     })
 }
 
-/// Before the server is ready. A server that has sandboxes starts all the same: without it nobody
-/// reaches or ends them.
+/// Before the server is ready. A server that has sandboxes starts all the same: without it they could
+/// not be reached or ended.
 pub(crate) async fn before_ready(
-    jail: &Jail,
+    machine: &Machine,
+    runtime: &dyn Runtime,
     template: &Template,
     data_dir: &Path,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let error = match jail.trial_until(template, stop.cancelled()).await {
+    let error = match trial_until(machine, runtime, template, stop.cancelled()).await {
         Ok(None) => return Err(Stopped.into()),
         Ok(Some(trial)) => {
             let millis = trial.total().as_millis();
@@ -94,7 +97,7 @@ pub(crate) async fn before_ready(
     };
     if is_full(&error, has_sandboxes(data_dir), keeps_something(data_dir)) {
         tracing::warn!(
-            "no sandbox could be tried, and none can be made before there is room: {error}"
+            "no sandbox could be tried, and none can be created before there is capacity: {error}"
         );
         return Ok(());
     }
@@ -106,7 +109,7 @@ pub(crate) async fn before_ready(
     Err(why)
 }
 
-/// Room may come while the server runs. Where there is nothing whose end could make it, none will.
+/// Capacity may become free while the server runs, but only if there is something that can end.
 fn is_full(error: &Error, has_sandboxes: bool, keeps_something: bool) -> bool {
     match error {
         Error::NoCapacity { .. } => has_sandboxes,
@@ -119,19 +122,23 @@ fn is_full(error: &Error, has_sandboxes: bool, keeps_something: bool) -> bool {
 pub(crate) async fn explain(error: &Error, data_dir: &Path) -> anyhow::Error {
     let failure = Failure::from(error);
     let data_dir = data_dir.to_owned();
-    let told = tokio::task::spawn_blocking(move || {
+    let text = tokio::task::spawn_blocking(move || {
         let problems = soulbox_doctor::missing(&data_dir);
-        tell(&failure, &problems, &Surroundings::look(&data_dir))
+        describe(&failure, &problems, &Environment::detect(&data_dir))
     })
     .await;
-    anyhow!(told.unwrap_or_else(|_| error.to_string()))
+    anyhow!(text.unwrap_or_else(|_| error.to_string()))
 }
 
-fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surroundings) -> String {
+fn describe(
+    failure: &Failure,
+    problems: &[soulbox_doctor::Problem],
+    environment: &Environment,
+) -> String {
     let Failure { step, message, .. } = failure;
     let mut text = format!("sandboxes cannot run on this machine yet. {step}: {message}");
     if problems.is_empty() && !failure.is_explained {
-        let advice = soulbox_doctor::advice(step, message, around);
+        let advice = soulbox_doctor::advice(step, message, environment);
         text = format!("{text}; {advice}");
     }
     for problem in problems {
@@ -142,12 +149,12 @@ fn tell(failure: &Failure, problems: &[soulbox_doctor::Problem], around: &Surrou
 
 /// Whether a server would find addresses for its sandboxes: one that has a data folder has them.
 /// Blocking, and for the host's own network.
-pub fn find_addresses(data_dir: &Path) -> Result<(), Tried> {
+pub fn find_addresses(data_dir: &Path) -> Result<(), TrialResult> {
     if data_dir.join("instance.json").exists() {
         return Ok(());
     }
     let found = NetConfig::pick_range(NO_SERVER);
-    found.map(drop).map_err(|error| Tried::Failed {
+    found.map(drop).map_err(|error| TrialResult::Failed {
         step: "addresses for sandboxes".to_owned(),
         message: error.to_string(),
     })
@@ -155,14 +162,14 @@ pub fn find_addresses(data_dir: &Path) -> Result<(), Tried> {
 
 /// Makes and ends a sandbox without a server, in a folder of its own beside the data folder. For a
 /// process in a network of its own: links, rules and forwarding of the host's are a server's.
-pub async fn try_sandbox(data_dir: &Path) -> Tried {
+pub async fn try_sandbox(data_dir: &Path) -> TrialResult {
     match try_in_scratch(data_dir).await {
-        Ok(Ok(detail)) => Tried::Works(detail),
+        Ok(Ok(detail)) => TrialResult::Works(detail),
         Ok(Err(error)) => {
             let Failure { step, message, .. } = Failure::from(&error);
-            Tried::Failed { step, message }
+            TrialResult::Failed { step, message }
         }
-        Err(error) => Tried::Failed {
+        Err(error) => TrialResult::Failed {
             step: "preparing".to_owned(),
             message: format!("{error:#}"),
         },
@@ -172,13 +179,12 @@ pub async fn try_sandbox(data_dir: &Path) -> Tried {
 async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>> {
     clear_up(data_dir).await;
     let data_dir = data_dir.to_owned();
-    let (scratch, jail) = tokio::task::spawn_blocking(move || prepare(&data_dir)).await??;
-    let template = jail.templates.all().first().cloned();
-    let tried = match Jail::open(jail).await {
-        Ok(jail) => {
-            let template = template.context("the template is not there")?;
-            let tried = jail.trial(&template).await;
-            jail.close().await;
+    let (scratch, config, template) =
+        tokio::task::spawn_blocking(move || prepare(&data_dir)).await??;
+    let tried = match Machine::open(config).await {
+        Ok(machine) => {
+            let tried = try_jail(&machine, &template).await;
+            machine.close().await;
             tried
         }
         Err(error) => Err(error),
@@ -189,6 +195,11 @@ async fn try_in_scratch(data_dir: &Path) -> anyhow::Result<Result<String, Error>
         let steps = steps.map(|(what, took)| format!("{what} {} ms", took.as_millis()));
         steps.collect::<Vec<_>>().join(", ")
     }))
+}
+
+async fn try_jail(machine: &Arc<Machine>, template: &Template) -> Result<Trial, Error> {
+    let jail = Jail::open(Arc::clone(machine))?;
+    trial(machine, &*jail, template).await
 }
 
 /// What doctors and servers that were killed have left in the data folder, or beside it before there
@@ -206,48 +217,46 @@ pub(crate) async fn clear_up(data_dir: &Path) {
             continue;
         }
         if let Some(instance) = instance {
-            Jail::remove_traces(&instance).await;
+            Machine::remove_traces(&instance).await;
         }
         let removed = tokio::task::spawn_blocking(move || left.remove()).await;
         if let Ok(Err(error)) = removed {
-            tracing::warn!(%error, "what a killed doctor left stays");
+            tracing::warn!(%error, "could not remove what a killed doctor has left");
         }
     }
 }
 
 /// In whose name a trial was made.
-fn instance(left: &Left) -> Option<Instance> {
+fn instance(left: &Leftover) -> Option<Instance> {
     let file = left.file(&[INSIDE, "instance.json"])?;
     let mut text = String::new();
     file.take(LONGEST_INSTANCE).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, JailConfig)> {
+fn prepare(data_dir: &Path) -> anyhow::Result<(Scratch, MachineConfig, Template)> {
     let scratch = Scratch::new(data_dir).map_err(|error| anyhow!(error))?;
     let dir = scratch.path().join(INSIDE);
     std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
-    let programs = soulbox_embed::install(&dir.join("bin"))?;
-    let options = HostOptions {
+    let programs = soulbox_guest_programs::install(&dir.join("bin"))?;
+    let options = soulbox_host_template::HostOptions {
         include_opt: false,
         sudo: programs.sudo.clone(),
         extra_ca: Vec::new(),
     };
-    let template = soulbox_template::prepare_host(&dir.join("base"), &options)?;
-    let templates = Templates::open(dir.join("builds"))?;
-    templates.set_own(template);
-    let config = JailConfig {
+    let template = soulbox_host_template::prepare_host(&dir.join("base"), &options)?;
+    let config = MachineConfig {
         sandboxes_dir: dir.join("sandboxes"),
         volumes_dir: dir.join("volumes"),
-        templates: Arc::new(templates),
         programs,
         network_range: None,
         open_ranges: Vec::new(),
         pool: 0,
         max_sandboxes: SLOTS,
+        disk_sizes: vec![template.limits.disk_mib],
         data_dir: dir,
     };
-    Ok((scratch, config))
+    Ok((scratch, config, template))
 }
 
 #[cfg(test)]
@@ -255,12 +264,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_tells_its_step_its_cause_and_what_to_do() {
+    fn a_failure_names_its_step_its_cause_and_what_to_do() {
         let error = Error::io(
             "could not set up the network",
             io::Error::other("nft: Operation not supported"),
         );
-        let said = tell(&Failure::from(&error), &[], &Surroundings::default());
+        let said = describe(&Failure::from(&error), &[], &Environment::default());
         for part in [
             "could not set up the network",
             "Operation not supported",
@@ -272,7 +281,7 @@ mod tests {
             what: "nftables: no module".into(),
             advice: "modprobe nf_tables".into(),
         };
-        let said = tell(&Failure::from(&error), &[problem], &Surroundings::default());
+        let said = describe(&Failure::from(&error), &[problem], &Environment::default());
         assert!(said.contains("no module; modprobe nf_tables"), "{said}");
     }
 

@@ -1,4 +1,4 @@
-//! The one place where jail, node, store, control and api meet.
+//! The one place where machine, tiers, node, store, control and api meet.
 
 mod admission;
 mod opened;
@@ -13,22 +13,23 @@ use soulbox_control::{
     BuildConfig, Control, ControlConfig, SERVER_TENANT, TemplateInfo, WebhookConfig,
     volume::Volumes,
 };
-use soulbox_embed::Programs;
+use soulbox_guest_programs::Programs;
 use soulbox_image::{ImageConfig, ImageStore};
-use soulbox_jail::{Jail, JailConfig};
+use soulbox_jail::Jail;
+use soulbox_machine::{Machine, MachineConfig};
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
-use soulbox_runtime::{Node, Runtime};
+use soulbox_runtime::{Node, Runtimes};
 use soulbox_store::Store;
-use soulbox_template::{HostOptions, Template, Templates};
-use soulbox_types::Secret;
+use soulbox_template::{Template, Templates};
+use soulbox_types::{Secret, Tier};
 
-pub(crate) use stop::{Stopped, Told, go_on};
+pub(crate) use stop::{Startup, Stopped, check_stop};
 
 use self::opened::Opened;
 use crate::{
     Config,
     builtins::BuiltIns,
-    connections::Places,
+    connections::ConnectionLimits,
     metrics::{Busy, Slots, SlotsNow},
     running::Parts,
     trial,
@@ -37,35 +38,36 @@ use crate::{
 /// Sparse: only what is written takes space.
 const VOLUME_LIMIT_MIB: u32 = 10 * 1024;
 
-/// `sandbox_domain`: what clients that did not come by a name are told, with its port.
-/// Besides the parts, an API key in clear: the first one, when it was made just now, or
-/// `known_key`, when that is (still) one. Without success nothing is left on the machine: each step
-/// is done as a whole, since half of it could not be taken back.
+/// `sandbox_domain`: reported to clients that did not connect by name, with its port.
+/// Besides the parts, returns an API key in clear: the first one, if it was created just now, or
+/// `known_key`, if that is (still) valid. After a failure nothing is left on the machine: each step
+/// is completed, since half of it could not be undone.
 pub(crate) async fn assemble(
     config: &Config,
     sandbox_domain: String,
     seed: Secret,
     known_key: Option<Secret>,
-    told: Told<'_>,
+    startup: Startup<'_>,
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
-    let stop = told.stop;
-    told.manager
+    let stop = startup.stop;
+    startup
+        .manager
         .status("making the template `base` of this machine")
         .await;
     let (programs, template) = prepare(config).await?;
-    go_on(stop)?;
+    check_stop(stop)?;
     let volumes = open_volumes(config).await?;
     let templates = open_templates(config).await?;
     templates.set_own(template.clone());
-    go_on(stop)?;
-    let jail = open_jail(config, programs.clone(), Arc::clone(&templates)).await?;
+    check_stop(stop)?;
+    let machine = open_machine(config, programs.clone(), &templates).await?;
     let base = Base {
         programs,
         template,
         templates,
     };
-    let mut opened = Opened::new(Arc::clone(&jail), volumes);
-    let (node, control) = match open_rest(config, base, seed, &mut opened, told).await {
+    let mut opened = Opened::new(Arc::clone(&machine), volumes);
+    let (node, control) = match open_rest(config, base, seed, &mut opened, startup).await {
         Ok(rest) => rest,
         Err(error) => {
             opened.close().await;
@@ -93,9 +95,9 @@ pub(crate) async fn assemble(
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),
         })),
-        slots: Some(slots(jail)),
-        places: Places::of_this_process(),
-        stop: Box::new(move || stopping.close_door()),
+        slots: Some(slots(machine)),
+        limits: ConnectionLimits::of_this_process(),
+        stop: Box::new(move || stopping.close_admission()),
         close: Box::pin(opened.close()),
     };
     Ok((parts, key))
@@ -113,20 +115,22 @@ async fn open_rest(
     base: Base,
     seed: Secret,
     opened: &mut Opened,
-    told: Told<'_>,
+    startup: Startup<'_>,
 ) -> anyhow::Result<(Arc<LocalNode>, Arc<Control>)> {
-    let stop = told.stop;
+    let stop = startup.stop;
     let Base {
         programs,
         template,
         templates,
     } = base;
-    go_on(stop)?;
-    let admission = admission::prepare(config, &opened.jail).await?;
-    told.manager.status("trying to start a sandbox").await;
-    trial::before_ready(&opened.jail, &template, &config.data_dir, stop).await?;
-    go_on(stop)?;
-    told.manager.status("taking up the sandboxes").await;
+    check_stop(stop)?;
+    let admission = admission::prepare(config, &opened.machine).await?;
+    startup.manager.status("trying to start a sandbox").await;
+    let jail =
+        Jail::open(Arc::clone(&opened.machine)).context("could not prepare the jail tier")?;
+    trial::before_ready(&opened.machine, &*jail, &template, &config.data_dir, stop).await?;
+    check_stop(stop)?;
+    startup.manager.status("taking up the sandboxes").await;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),
@@ -141,12 +145,12 @@ async fn open_rest(
             pool: PoolConfig::up_to(config.warm),
             admission,
         },
-        Arc::clone(&opened.jail) as Arc<dyn Runtime>,
+        runtimes(jail),
     )
     .await
     .context("could not take up the sandboxes")?;
     opened.node = Some(Arc::clone(&node));
-    go_on(stop)?;
+    check_stop(stop)?;
     prune_layers(config, &templates).await;
 
     let builds = build_config(config, &programs, &template, templates, &node).await?;
@@ -154,11 +158,12 @@ async fn open_rest(
         .await
         .context("could not open the database")?;
     opened.store = Some(store.clone());
-    go_on(stop)?;
+    check_stop(stop)?;
     let control = Control::open(
         ControlConfig {
             seed,
             max_timeout: config.max_timeout,
+            default_tier: Tier::default(),
             default_limits: config.limits,
             max_sandboxes_per_tenant: config.max_sandboxes,
             templates: vec![TemplateInfo {
@@ -186,7 +191,7 @@ async fn open_rest(
     Ok((node, control))
 }
 
-/// How templates are built here, the built-in ones among them.
+/// How templates are built, including the built-in ones.
 async fn build_config(
     config: &Config,
     programs: &Programs,
@@ -276,14 +281,14 @@ async fn prepare(config: &Config) -> anyhow::Result<(Programs, Template)> {
     let (include_opt, extra_ca) = (config.include_opt, config.extra_ca.clone());
     let limits = config.limits;
     tokio::task::spawn_blocking(move || {
-        let programs =
-            soulbox_embed::install(&bin).context("could not install the guest programs")?;
-        let options = HostOptions {
+        let programs = soulbox_guest_programs::install(&bin)
+            .context("could not install the guest programs")?;
+        let options = soulbox_host_template::HostOptions {
             include_opt,
             sudo: programs.sudo.clone(),
             extra_ca,
         };
-        let mut template = soulbox_template::prepare_host(&layers, &options)
+        let mut template = soulbox_host_template::prepare_host(&layers, &options)
             .context("could not make the template `base` from this machine")?;
         template.limits = limits;
         Ok((programs, template))
@@ -291,38 +296,49 @@ async fn prepare(config: &Config) -> anyhow::Result<(Programs, Template)> {
     .await?
 }
 
-async fn open_jail(
+/// Every tier is there or refused with its reason.
+fn runtimes(jail: Arc<Jail>) -> Runtimes {
+    const LATER: &str = "it is not built yet; docs/architecture.md says what is planned";
+    Runtimes::default()
+        .with(jail)
+        .without(Tier::Docker, LATER)
+        .without(Tier::Gvisor, LATER)
+        .without(Tier::Microvm, LATER)
+}
+
+async fn open_machine(
     config: &Config,
     programs: Programs,
-    templates: Arc<Templates>,
-) -> anyhow::Result<Arc<Jail>> {
-    let opened = Jail::open(JailConfig {
+    templates: &Templates,
+) -> anyhow::Result<Arc<Machine>> {
+    let sizes = templates.all().into_iter();
+    let opened = Machine::open(MachineConfig {
         data_dir: config.data_dir.clone(),
         sandboxes_dir: sandboxes_dir(config),
         volumes_dir: config.data_dir.join("volumes"),
-        templates,
         programs,
         network_range: config.network_range,
         open_ranges: config.open_ranges.clone(),
         pool: config.pool,
         max_sandboxes: config.max_sandboxes,
+        disk_sizes: sizes.map(|template| template.limits.disk_mib).collect(),
     })
     .await;
-    let jail = match opened {
-        Ok(jail) => jail,
+    let machine = match opened {
+        Ok(machine) => machine,
         Err(error) => return Err(trial::explain(&error, &config.data_dir).await),
     };
-    for warning in jail.warnings() {
+    for warning in machine.warnings() {
         tracing::warn!("{warning}");
     }
-    Ok(jail)
+    Ok(machine)
 }
 
-/// Layers of older builds go once no sandbox can be using them.
+/// Removes layers of older builds when no sandbox can be using them.
 async fn prune_layers(config: &Config, templates: &Templates) {
     let users = [sandboxes_dir(config), quarantine_dir(config)];
     let layers = layers_dir(config);
-    // What is built on `base` stands on its layers of that day.
+    // Templates built on `base` need its layers as of then.
     let keep: Vec<PathBuf> = templates
         .all()
         .iter()
@@ -334,7 +350,7 @@ async fn prune_layers(config: &Config, templates: &Templates) {
             std::fs::read_dir(folder).is_ok_and(|mut each| each.next().is_none())
         };
         if users.iter().all(is_empty) {
-            soulbox_template::prune(&layers, &keep)
+            soulbox_host_template::prune(&layers, &keep)
         } else {
             Ok(Vec::new())
         }
@@ -349,13 +365,13 @@ async fn prune_layers(config: &Config, templates: &Templates) {
     }
 }
 
-fn slots(jail: Arc<Jail>) -> SlotsNow {
+fn slots(machine: Arc<Machine>) -> SlotsNow {
     Arc::new(move || {
-        let stats = jail.network_stats();
+        let stats = machine.network_stats();
         Slots {
             ready: stats.pool as u64,
             used: stats.used as u64,
-            names: jail.name_stats(),
+            names: machine.name_stats(),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! A server that is told to stop while it starts leaves nothing on the machine. Needs root.
+//! A server that is stopped during its start leaves nothing on the machine. Needs root.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::{fs, path::Path, process::Command, time::Duration};

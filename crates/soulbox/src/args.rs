@@ -12,20 +12,20 @@ mod create;
 mod files;
 mod keys;
 mod observe;
+mod pause;
 mod process;
 mod recover;
-mod rest;
 mod template;
 mod values;
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use create::CreateArgs;
-pub(crate) use files::{CopyArgs, Place};
+pub(crate) use files::{CopyArgs, CopyPath};
 pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
+pub(crate) use pause::{PauseArgs, ResumeArgs};
 pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
 pub(crate) use recover::RecoverArgs;
-pub(crate) use rest::{PauseArgs, ResumeArgs};
 pub(crate) use template::{
     BuildArgs, BuildSettings, FromHostArgs, FromImageArgs, FromTarArgs, RegistryArgs,
     TemplateCommand, TemplateInspectArgs, TemplateListArgs, TemplateLogsArgs, TemplateRemoveArgs,

@@ -17,9 +17,9 @@ mod kill;
 mod lifetime;
 mod logs;
 mod ls;
+mod pause;
 mod ps;
 mod recover;
-mod rest;
 mod run;
 mod server;
 mod shell;
@@ -48,8 +48,8 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Kill(args) => kill::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,
         Command::Timeout(args) => timeout::run(&args).await,
-        Command::Pause(args) => rest::pause(&args).await,
-        Command::Resume(args) => rest::resume(&args).await,
+        Command::Pause(args) => pause::pause(&args).await,
+        Command::Resume(args) => pause::resume(&args).await,
         Command::Recover(args) => recover::run(&args).await,
         Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,

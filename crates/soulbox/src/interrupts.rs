@@ -1,4 +1,4 @@
-//! Ctrl-C and its relatives, as something to wait for.
+//! SIGINT, SIGTERM and SIGHUP as a future.
 
 use std::io;
 

@@ -22,13 +22,13 @@ mod attach;
 mod commands;
 mod context;
 mod interrupts;
+mod option_names;
 mod output;
 mod pack;
 mod report;
 mod sandbox;
 mod stack;
 mod terminal;
-mod words;
 
 /// How long background work may take to notice that the program ends: a blocked read of stdin
 /// never does, a server's last writes should.

@@ -53,7 +53,7 @@ pub(crate) fn print(error: &anyhow::Error) {
     line(&text);
 }
 
-/// Messages that show a piece of a file have several lines; indented, so that none can pass for
+/// Messages that quote a file have several lines; indented, so that none can pass for
 /// another message.
 fn lines(text: &str) -> String {
     let shown: Vec<String> = text.trim_end().lines().map(output::printable).collect();
@@ -83,7 +83,7 @@ pub(crate) fn note(message: &str) {
 }
 
 fn line(text: &str) {
-    // With stderr closed there is nobody to tell.
+    // With stderr closed nobody reads it.
     writeln!(io::stderr().lock(), "{text}").ok();
 }
 

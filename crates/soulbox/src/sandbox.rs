@@ -13,8 +13,8 @@ use crate::{
     args::CreateArgs,
     context::Server,
     interrupts::Interrupts,
+    option_names::as_options,
     report::{advice, warning},
-    words::as_options,
 };
 
 /// Without --timeout a sandbox lives as long as its command: its end is always this far away, and
@@ -38,9 +38,9 @@ impl OwnSandbox {
         user: Option<String>,
         interrupts: &mut Interrupts,
     ) -> Result<Self> {
-        let wish = wish(args);
+        let create_request = create_request(args);
         let client = server.client.clone();
-        let mut creation = tokio::spawn(async move { client.create(&wish).await });
+        let mut creation = tokio::spawn(async move { client.create(&create_request).await });
         let sandbox = tokio::select! {
             created = &mut creation => created?.map_err(|error| server.explain(as_options(error)))?,
             code = interrupts.next() => return abandon(server, creation, code).await,
@@ -60,7 +60,7 @@ impl OwnSandbox {
         })
     }
 
-    /// Ends it. A failure is told, but does not change the command's own result.
+    /// Ends it. A failure is printed, but does not change the command's own result.
     pub(crate) async fn discard(mut self) {
         self.lease.take();
         let id = self.envd.sandbox_id();
@@ -96,7 +96,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-fn wish(args: &CreateArgs) -> CreateSandbox {
+fn create_request(args: &CreateArgs) -> CreateSandbox {
     CreateSandbox {
         template: args.template.clone(),
         timeout: Some(args.timeout.unwrap_or(LEASE_SECONDS)),
@@ -164,15 +164,15 @@ mod tests {
         create: CreateArgs,
     }
 
-    fn wish_of(line: &[&str]) -> serde_json::Value {
+    fn request_of(line: &[&str]) -> serde_json::Value {
         let line = Line::parse_from(["x"].iter().chain(line));
-        serde_json::to_value(wish(&line.create)).unwrap()
+        serde_json::to_value(create_request(&line.create)).unwrap()
     }
 
     #[test]
     fn a_plain_wish_names_only_the_template_and_a_lease() {
         assert_eq!(
-            wish_of(&[]),
+            request_of(&[]),
             serde_json::json!({"templateID": "base", "timeout": 300})
         );
     }
@@ -182,7 +182,7 @@ mod tests {
         let line = "--template t --timeout 1m --env A=1 --metadata job=7 --cpu 4 --memory 1g \
                     --disk 500m --no-internet --type lite";
         assert_eq!(
-            wish_of(&line.split_whitespace().collect::<Vec<_>>()),
+            request_of(&line.split_whitespace().collect::<Vec<_>>()),
             serde_json::json!({
                 "templateID": "t", "timeout": 60, "envVars": {"A": "1"}, "metadata": {"job": "7"},
                 "cpuCount": 4, "memoryMB": 1024, "diskSizeMB": 500, "allow_internet_access": false,

@@ -58,14 +58,14 @@ fn uses(package: &Value, folders: &BTreeMap<&str, String>) -> Uses {
 /// As Cargo reads the manifests.
 fn built() -> BTreeMap<String, Uses> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let told = Command::new(cargo)
+    let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .current_dir(project())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&told.stderr);
-    assert!(told.status.success(), "cargo metadata: {said}");
-    let metadata: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata: {said}");
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let folders = packages
         .iter()
@@ -99,7 +99,7 @@ fn name(quoted: &str) -> String {
 }
 
 /// As the page tells them.
-fn told() -> BTreeMap<String, Uses> {
+fn documented() -> BTreeMap<String, Uses> {
     let page = fs::read_to_string(project().join(PAGE)).unwrap();
     let mut lines = page.lines().skip_while(|line| *line != HEADER);
     assert!(
@@ -128,12 +128,12 @@ fn told() -> BTreeMap<String, Uses> {
 
 #[test]
 fn the_table_has_every_crate_and_no_other() {
-    let (told, built) = (told(), built());
+    let (documented, built) = (documented(), built());
     let missing: Vec<_> = built
         .keys()
-        .filter(|name| !told.contains_key(*name))
+        .filter(|name| !documented.contains_key(*name))
         .collect();
-    let unknown: Vec<_> = told
+    let unknown: Vec<_> = documented
         .keys()
         .filter(|name| !built.contains_key(*name))
         .collect();
@@ -149,12 +149,12 @@ fn the_table_has_every_crate_and_no_other() {
 
 #[test]
 fn the_table_has_the_dependencies_of_the_manifests() {
-    let told = told();
+    let documented = documented();
     for (name, built) in built() {
-        if let Some(told) = told.get(&name) {
+        if let Some(documented) = documented.get(&name) {
             assert_eq!(
-                *told, built,
-                "`{name}`: left as {PAGE} tells it, right as its Cargo.toml"
+                *documented, built,
+                "`{name}`: left as {PAGE} has it, right as its Cargo.toml"
             );
         }
     }

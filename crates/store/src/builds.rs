@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use soulbox_types::{Limits, TemplateId, UnixMillis};
+use soulbox_types::{Limits, TemplateId, Tier, UnixMillis};
 
 use crate::{
     Error, Result, Store, TemplateRow, TemplateTagRow,
@@ -38,6 +38,8 @@ pub struct BuildRow {
     /// Those that mean it once it is ready.
     pub tags: Vec<String>,
     pub limits: Limits,
+    /// Of sandboxes that are made of it without saying which.
+    pub tier: Option<Tier>,
     /// Of which definition, for a template of the server's own.
     pub version: Option<String>,
     pub reason: Option<BuildReason>,
@@ -78,8 +80,8 @@ impl Store {
     /// Oldest first.
     pub async fn builds(&self) -> Result<Vec<BuildRow>> {
         const SQL: &str = "SELECT id, template_id, status, tags, cpu_millis, memory_mib, disk_mib,
-                                  pids, version, reason_step, reason_message, created_at,
-                                  started_at, finished_at, removed
+                                  pids, tier, version, reason_step, reason_message,
+                                  created_at, started_at, finished_at, removed
                            FROM template_builds ORDER BY created_at, id";
         let rows = query(SQL).fetch_all(&self.pool).await?;
         rows.iter().map(from_row).collect()
@@ -96,8 +98,9 @@ impl Store {
         template.insert().execute(&mut transaction).await?;
         query(
             "INSERT INTO template_builds (id, template_id, status, tags, cpu_millis, memory_mib,
-                                          disk_mib, pids, version, created_at, started_at, removed)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)",
+                                          disk_mib, pids, tier, version, created_at, started_at,
+                                          removed)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0)",
         )
         .bind(&build.id)
         .bind(build.template.as_str())
@@ -107,6 +110,7 @@ impl Store {
         .bind(i64::from(build.limits.memory_mib))
         .bind(i64::from(build.limits.disk_mib))
         .bind(i64::from(build.limits.pids))
+        .bind(build.tier.map(Tier::as_str))
         .bind(&build.version)
         .bind(row::column(build.created_at))
         .bind(build.started_at.map(row::column))
@@ -217,6 +221,7 @@ fn from_row(row: &Row) -> Result<BuildRow> {
         })?,
         tags: row::from_json(row, TABLE, "tags")?,
         limits: row::limits(row, TABLE)?,
+        tier: row::optional_tier(row, TABLE)?,
         version: row::optional_text(row, "version")?,
         reason: step
             .zip(message)

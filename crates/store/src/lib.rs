@@ -59,7 +59,7 @@ pub use self::{
     sandboxes::{EndRow, SandboxRow, TemplateUse},
     secrets::SecretRow,
     snapshots::{SnapshotBuildRow, SnapshotRow, SnapshotTagRow},
-    team_use::{Life, Rest},
+    team_use::{PauseChange, RunSpan},
     templates::{TemplateRow, TemplateTagRow},
     tenants::TenantRow,
     volumes::VolumeRow,

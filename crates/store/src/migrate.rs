@@ -26,6 +26,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "templates",
         include_str!("../migrations/0004_templates.sql"),
     ),
+    (5, "tiers", include_str!("../migrations/0005_tiers.sql")),
 ];
 
 pub(crate) fn migrator() -> Migrator {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde::{Serialize, de::DeserializeOwned};
-use soulbox_types::{Limits, UnixMillis};
+use soulbox_types::{Limits, Tier, UnixMillis};
 use sqlx::{Row as _, postgres::PgRow, sqlite::SqliteRow};
 
 use crate::{Error, Result};
@@ -47,6 +47,14 @@ pub(crate) fn parsed<T: FromStr>(
 ) -> Result<T> {
     text(row, column)?
         .parse()
+        .map_err(|_| Error::Corrupt { table, column })
+}
+
+pub(crate) fn optional_tier(row: &Row, table: &'static str) -> Result<Option<Tier>> {
+    let column = "tier";
+    optional_text(row, column)?
+        .map(|text| text.parse())
+        .transpose()
         .map_err(|_| Error::Corrupt { table, column })
 }
 

@@ -1,4 +1,4 @@
-use soulbox_types::{Limits, SandboxId, TemplateId, TenantId, UnixMillis};
+use soulbox_types::{Limits, SandboxId, TemplateId, TenantId, Tier, UnixMillis};
 
 use crate::{
     Result, Store,
@@ -30,6 +30,8 @@ pub struct SnapshotBuildRow {
     /// Its build. `None`: it has only one, the server's own.
     pub base_build: Option<String>,
     pub limits: Limits,
+    /// As in [`crate::BuildRow`].
+    pub tier: Option<Tier>,
     pub created_at: UnixMillis,
 }
 
@@ -65,7 +67,7 @@ impl Store {
     /// Oldest first.
     pub async fn snapshot_builds(&self) -> Result<Vec<SnapshotBuildRow>> {
         const SQL: &str = "SELECT id, template_id, image, source, base, base_build, cpu_millis,
-                                  memory_mib, disk_mib, pids, created_at
+                                  memory_mib, disk_mib, pids, tier, created_at
                            FROM snapshot_builds ORDER BY created_at, id";
         let rows = query(SQL).fetch_all(&self.pool).await?;
         rows.iter().map(build_from_row).collect()
@@ -144,8 +146,9 @@ impl Store {
         forget(&build.image).execute(&mut transaction).await?;
         query(
             "INSERT INTO snapshot_builds (id, template_id, image, source, base, base_build,
-                                          cpu_millis, memory_mib, disk_mib, pids, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                                          cpu_millis, memory_mib, disk_mib, pids, tier,
+                                          created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(&build.id)
         .bind(build.template.as_str())
@@ -157,6 +160,7 @@ impl Store {
         .bind(i64::from(build.limits.memory_mib))
         .bind(i64::from(build.limits.disk_mib))
         .bind(i64::from(build.limits.pids))
+        .bind(build.tier.map(Tier::as_str))
         .bind(row::column(build.created_at))
         .execute(&mut transaction)
         .await?;
@@ -245,6 +249,7 @@ fn build_from_row(row: &Row) -> Result<SnapshotBuildRow> {
         base: row::parsed(row, TABLE, "base")?,
         base_build: row::optional_text(row, "base_build")?,
         limits: row::limits(row, TABLE)?,
+        tier: row::optional_tier(row, TABLE)?,
         created_at: row::time(row, "created_at")?,
     })
 }

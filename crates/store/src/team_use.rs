@@ -4,15 +4,15 @@ use crate::{Result, Store, query::query, row};
 
 /// From when to when a sandbox lived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Life {
+pub struct RunSpan {
     pub sandbox: SandboxId,
     pub from: UnixMillis,
     pub to: Option<UnixMillis>,
 }
 
-/// A moment at which a sandbox came to rest, or woke.
+/// A moment at which a sandbox was paused or resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rest {
+pub struct PauseChange {
     pub sandbox: SandboxId,
     pub at: UnixMillis,
     pub paused: bool,
@@ -21,13 +21,13 @@ pub struct Rest {
 impl Store {
     /// The tenant's sandboxes that lived between the two, newest first, at most `most`. Those that
     /// never came up do not count.
-    pub async fn lives(
+    pub async fn run_spans(
         &self,
         tenant: &TenantId,
         start: UnixMillis,
         end: UnixMillis,
         most: u32,
-    ) -> Result<Vec<Life>> {
+    ) -> Result<Vec<RunSpan>> {
         query(
             "SELECT id, created_at, ended_at FROM sandboxes
              WHERE tenant_id = $1 AND created_at <= $3
@@ -42,7 +42,7 @@ impl Store {
         .await?
         .iter()
         .map(|row| {
-            Ok(Life {
+            Ok(RunSpan {
                 sandbox: row::parsed(row, "sandboxes", "id")?,
                 from: row::time(row, "created_at")?,
                 to: row::optional_time(row, "ended_at")?,
@@ -52,7 +52,12 @@ impl Store {
     }
 
     /// Pauses and resumes of the tenant until `end`, oldest first, at most the newest `most`.
-    pub async fn rests(&self, tenant: &TenantId, end: UnixMillis, most: u32) -> Result<Vec<Rest>> {
+    pub async fn pause_changes(
+        &self,
+        tenant: &TenantId,
+        end: UnixMillis,
+        most: u32,
+    ) -> Result<Vec<PauseChange>> {
         let rows = query(
             "SELECT sandbox_id, kind, at FROM events
              WHERE tenant_id = $1 AND at <= $2 AND kind IN ('paused', 'resumed')
@@ -66,7 +71,7 @@ impl Store {
         rows.iter()
             .rev()
             .map(|row| {
-                Ok(Rest {
+                Ok(PauseChange {
                     sandbox: row::parsed(row, "events", "sandbox_id")?,
                     at: row::time(row, "at")?,
                     paused: row::text(row, "kind")? == "paused",

@@ -1,4 +1,4 @@
-use soulbox_types::{TenantId, UnixMillis};
+use soulbox_types::{TenantId, Tier, UnixMillis};
 
 use crate::{
     KeyRow, Result, Store,
@@ -12,12 +12,14 @@ pub struct TenantRow {
     pub id: TenantId,
     pub slug: String,
     pub name: String,
+    /// Of sandboxes that are made without saying which. `None`: the server's.
+    pub tier: Option<Tier>,
     pub created_at: UnixMillis,
 }
 
 impl Store {
     pub async fn tenants(&self) -> Result<Vec<TenantRow>> {
-        query("SELECT id, slug, name, created_at FROM tenants ORDER BY created_at, id")
+        query("SELECT id, slug, name, tier, created_at FROM tenants ORDER BY created_at, id")
             .fetch_all(&self.pool)
             .await?
             .iter()
@@ -38,12 +40,13 @@ impl Store {
     async fn write_tenant(&self, tenant: &TenantRow, key: &KeyRow) -> Result<bool> {
         let mut transaction = self.pool.begin().await?;
         let inserted = query(
-            "INSERT INTO tenants (id, slug, name, created_at) VALUES ($1, $2, $3, $4)
+            "INSERT INTO tenants (id, slug, name, tier, created_at) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (slug) DO NOTHING",
         )
         .bind(tenant.id.as_str())
         .bind(&tenant.slug)
         .bind(&tenant.name)
+        .bind(tenant.tier.map(Tier::as_str))
         .bind(row::column(tenant.created_at))
         .execute(&mut transaction)
         .await?;
@@ -61,6 +64,7 @@ fn from_row(row: &Row) -> Result<TenantRow> {
         id: row::parsed(row, "tenants", "id")?,
         slug: row::text(row, "slug")?,
         name: row::text(row, "name")?,
+        tier: row::optional_tier(row, "tenants")?,
         created_at: row::time(row, "created_at")?,
     })
 }

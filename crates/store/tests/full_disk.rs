@@ -68,6 +68,7 @@ async fn settle_in(store: &Store) {
         id: tenant(),
         slug: "one".into(),
         name: "one".into(),
+        tier: None,
         created_at: UnixMillis(1),
     };
     let key = KeyRow {

@@ -10,7 +10,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use soulbox_store::{EndRow, EventFilter, Inserted, Life, Rest, SandboxRow, WebhookRow};
+use soulbox_store::{EndRow, EventFilter, Inserted, PauseChange, RunSpan, SandboxRow, WebhookRow};
 use soulbox_types::{EndReason, UnixMillis};
 use support::{
     Database,
@@ -199,14 +199,14 @@ async fn lives_and_rests_are_those_of_the_window(database: Database) {
             store.end_sandbox(&row.id, &end).await.unwrap();
         }
     }
-    let lives = store
-        .lives(&tenant_id(0), UnixMillis(6), UnixMillis(50), 10)
+    let run_spans = store
+        .run_spans(&tenant_id(0), UnixMillis(6), UnixMillis(50), 10)
         .await
         .unwrap();
     let expected = [("ilives", 20, None), ("iended", 10, Some(30))];
     assert_eq!(
-        lives,
-        expected.map(|(id, from, to): (&str, u64, Option<u64>)| Life {
+        run_spans,
+        expected.map(|(id, from, to): (&str, u64, Option<u64>)| RunSpan {
             sandbox: id.parse().unwrap(),
             from: UnixMillis(from),
             to: to.map(UnixMillis),
@@ -219,13 +219,13 @@ async fn lives_and_rests_are_those_of_the_window(database: Database) {
         event(3, "paused", "ilives", 60),
     ];
     store.insert_events(&events).await.unwrap();
-    let rests = store
-        .rests(&tenant_id(0), UnixMillis(50), 10)
+    let pause_changes = store
+        .pause_changes(&tenant_id(0), UnixMillis(50), 10)
         .await
         .unwrap();
     assert_eq!(
-        rests,
-        [(22, true), (24, false)].map(|(at, paused)| Rest {
+        pause_changes,
+        [(22, true), (24, false)].map(|(at, paused)| PauseChange {
             sandbox: "ilives".parse().unwrap(),
             at: UnixMillis(at),
             paused,

@@ -54,6 +54,7 @@ async fn open(path: &Path) -> Store {
         id: tenant(),
         slug: "one".into(),
         name: "one".into(),
+        tier: None,
         created_at: UnixMillis(1),
     };
     let made = store.insert_tenant_with_key(&row, &key("first")).await;

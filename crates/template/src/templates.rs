@@ -38,7 +38,7 @@ impl Templates {
                         .builds
                         .insert(template.build_id.clone(), Arc::new(template));
                 }
-                // The others are as good as before; this one is not found when it is asked for.
+                // The others still work; this one is not found when it is asked for.
                 Err(error) => {
                     tracing::error!(path = %path.display(), %error, "the description of a build is damaged");
                 }
@@ -67,7 +67,7 @@ impl Templates {
         self.known.read().own.get(id).cloned()
     }
 
-    /// All builds that were kept or lent, and the server's own.
+    /// All saved and temporary builds, and the server's own.
     pub fn all(&self) -> Vec<Arc<Template>> {
         let known = self.known.read();
         known
@@ -85,8 +85,8 @@ impl Templates {
         known.own.insert(template.id.clone(), template);
     }
 
-    /// For this run of the server: a build's states between its steps.
-    pub fn lend(&self, template: Template) -> Arc<Template> {
+    /// Adds a build for this run of the server only: the state between two steps.
+    pub fn add_temporary(&self, template: Template) -> Arc<Template> {
         let template = Arc::new(template);
         let mut known = self.known.write();
         known
@@ -95,17 +95,17 @@ impl Templates {
         template
     }
 
-    /// For good. Blocking.
+    /// Adds a build and writes it to disk. Blocking.
     pub fn keep(&self, template: Template) -> Result<Arc<Template>> {
         let path = self.file(&template.build_id);
         let text = serde_json::to_vec(&template)
             .map_err(io::Error::other)
             .at("describe", &path)?;
         durable::write(&path, 0o600, &text).at("write", &path)?;
-        Ok(self.lend(template))
+        Ok(self.add_temporary(template))
     }
 
-    /// Idempotent. Blocking. Its layers are left to whoever keeps them.
+    /// Idempotent. Blocking. Its layers stay until garbage collection.
     pub fn forget(&self, build: &str) -> Result<()> {
         self.known.write().builds.remove(build);
         let path = self.file(build);
@@ -141,16 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_there_after_a_restart_and_what_is_lent_is_not() {
+    fn saved_builds_survive_a_restart_and_temporary_ones_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Templates::open(folder.path().join("builds")).unwrap();
         let templates = open();
         templates.keep(template("kept")).unwrap();
-        templates.lend(template("lent"));
+        templates.add_temporary(template("temporary"));
         templates.keep(template("forgotten")).unwrap();
         templates.forget("forgotten").unwrap();
         templates.forget("forgotten").unwrap();
-        assert!(templates.build("lent").is_some() && templates.build("forgotten").is_none());
+        assert!(templates.build("temporary").is_some() && templates.build("forgotten").is_none());
         let again = open();
         assert_eq!(again.all(), [templates.build("kept").unwrap()]);
     }

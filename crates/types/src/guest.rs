@@ -48,7 +48,7 @@ pub struct OverlaySpec {
 /// will become, and takes the kernel longest. It is done ahead, then [`InitStatus::Waiting`] is
 /// reported and the [`InitSpec`] awaited. Without one it ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct BerthSpec {
+pub struct PreparedSpec {
     /// Where the network namespace can be opened (`/proc/<server>/fd/<n>`).
     pub network_namespace: PathBuf,
     /// First of the 65,536 host ids that are this sandbox's 0 to 65,535.
@@ -62,7 +62,7 @@ pub struct BerthSpec {
 /// byte.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InitSpec {
-    /// As in the berth.
+    /// As in the prepared slot.
     pub id_base: u32,
     pub hostname: String,
     /// Directories to show read-only under `/sys/fs/cgroup`, with their place there.
@@ -111,7 +111,7 @@ pub struct ExportSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InitStatus {
-    /// The berth is made.
+    /// The slot is prepared.
     Waiting,
     /// The sandbox's first process exists.
     Started {

@@ -28,8 +28,8 @@ pub use limits::{INSTANCE_TYPES, Limits, disk_reserve};
 pub use network::{Destination, NetworkPolicy, NotADestination};
 pub use secret::Secret;
 pub use spec::{
-    EndReason, Kept, Lifecycle, OnTimeout, Purpose, SandboxSpec, SandboxState, StartCommand, Tier,
-    VolumeMount,
+    EndReason, Lifecycle, OnTimeout, PauseMode, Purpose, SandboxSpec, SandboxState, StartCommand,
+    Tier, UnknownTier, VolumeMount,
 };
 pub use time::UnixMillis;
 

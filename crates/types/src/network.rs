@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// The network wishes of a sandbox, as its owner wrote them. Private ranges, the host and other
+/// The network settings of a sandbox, as its owner wrote them. Private ranges, the host and other
 /// sandboxes are always closed (unless the operator opened a range for the whole node).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_from_before_these_wishes_is_still_read() {
+    fn a_policy_from_before_these_settings_is_still_read() {
         let old: NetworkPolicy = serde_json::from_str(r#"{"allow_internet":false}"#).unwrap();
         assert!(!old.internet() && old.is_public() && old.allow_out.is_empty());
     }

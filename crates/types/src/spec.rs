@@ -1,30 +1,67 @@
 //! Everything needed to make a sandbox, and to adopt it after a restart.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Limits, NetworkPolicy, SandboxId, Secret, TemplateId, TenantId, UnixMillis};
 
 /// How strongly a sandbox is walled off. A request for a stronger tier is never served by a weaker one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     Docker,
+    #[default]
     Jail,
     Gvisor,
     Microvm,
 }
 
+impl Tier {
+    /// From the weakest to the strongest.
+    pub const ALL: [Self; 4] = [Self::Docker, Self::Jail, Self::Gvisor, Self::Microvm];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Jail => "jail",
+            Self::Gvisor => "gvisor",
+            Self::Microvm => "microvm",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is no tier's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a tier; there are docker, jail, gvisor and microvm")]
+pub struct UnknownTier(String);
+
+impl FromStr for Tier {
+    type Err = UnknownTier;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTier> {
+        let named = Self::ALL.into_iter().find(|tier| tier.as_str() == text);
+        named.ok_or_else(|| UnknownTier(text.to_owned()))
+    }
+}
+
 /// What is left of a sandbox when its processes stop: everything, or its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kept {
+pub enum PauseMode {
     Memory,
     Filesystem,
 }
 
-impl Kept {
+impl PauseMode {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -39,10 +76,10 @@ impl Kept {
 pub enum OnTimeout {
     #[default]
     Kill,
-    Pause(Kept),
+    Pause(PauseMode),
 }
 
-/// How a sandbox ends, rests and wakes.
+/// How a sandbox ends, pauses and resumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
     pub on_timeout: OnTimeout,
@@ -83,11 +120,14 @@ pub struct VolumeMount {
     pub path: String,
 }
 
-/// The whole wish for one sandbox. Written to its state folder before anything is made.
+/// All that was asked for one sandbox. Written to its state folder before anything is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SandboxSpec {
     pub id: SandboxId,
     pub tenant: TenantId,
+    /// How it is walled off. Specs from before there was a choice have none: those are jails.
+    #[serde(default)]
+    pub tier: Tier,
     pub template: TemplateId,
     /// UUID of the build of that template. `None`: the template has only one, the server's own.
     #[serde(default)]

@@ -17,9 +17,9 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chmodat, chownat, open};
 pub use self::{list::MAX_DEPTH, write::Writer};
 use crate::{
     Entry, Error, Kind, Result,
+    disk_reserve::DiskReserve,
     mount::{FILES, STAGING},
     path::CleanPath,
-    room::Room,
 };
 
 /// The files of one mounted volume. Everything here blocks.
@@ -27,7 +27,7 @@ use crate::{
 pub struct Content {
     root: OwnedFd,
     staging: OwnedFd,
-    room: Room,
+    reserve: DiskReserve,
 }
 
 /// What to set. What is absent stays, or is the default for something new.
@@ -40,7 +40,7 @@ pub struct Changes {
 }
 
 impl Content {
-    pub(crate) fn open(mount: &Path, room: Room) -> Result<Self> {
+    pub(crate) fn open(mount: &Path, reserve: DiskReserve) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = |name: &str| {
             open(mount.join(name), flags, Mode::empty()).map_err(Error::errno("open the volume"))
@@ -48,11 +48,11 @@ impl Content {
         Ok(Self {
             root: folder(FILES)?,
             staging: folder(STAGING)?,
-            room,
+            reserve,
         })
     }
 
-    /// Of the path itself: a link is told as a link.
+    /// Of the path itself: a link is reported as a link.
     pub fn stat(&self, path: &str) -> Result<Entry> {
         let path = CleanPath::parse(path)?;
         Entry::of_open(self.look(&path)?, &path)

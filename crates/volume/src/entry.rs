@@ -16,9 +16,9 @@ pub struct Entry {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    pub accessed: Moment,
-    pub modified: Moment,
-    pub changed: Moment,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
     /// Of a symbolic link.
     pub target: Option<String>,
 }
@@ -34,7 +34,7 @@ pub enum Kind {
 
 /// Seconds since 1970, and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
+pub struct Timestamp {
     pub seconds: i64,
     pub nanoseconds: u32,
 }
@@ -74,9 +74,9 @@ impl Entry {
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            accessed: moment(stat.st_atime, stat.st_atime_nsec),
-            modified: moment(stat.st_mtime, stat.st_mtime_nsec),
-            changed: moment(stat.st_ctime, stat.st_ctime_nsec),
+            accessed: timestamp(stat.st_atime, stat.st_atime_nsec),
+            modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+            changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
             target,
         }
     }
@@ -87,8 +87,8 @@ pub(crate) fn link_target(folder: impl AsFd, name: &CStr) -> Option<String> {
     Some(target.to_string_lossy().into_owned())
 }
 
-fn moment(seconds: i64, nanoseconds: u64) -> Moment {
-    Moment {
+fn timestamp(seconds: i64, nanoseconds: u64) -> Timestamp {
+    Timestamp {
         seconds,
         nanoseconds: u32::try_from(nanoseconds).unwrap_or_default(),
     }

@@ -21,17 +21,17 @@
 //! - [`Content`] with `resolve`, `list`, `make`, `write`, `remove`: what clients do with files
 
 mod content;
+mod disk_reserve;
 mod entry;
 mod error;
 mod image;
 mod mount;
 mod path;
-mod room;
 mod volumes;
 
 pub use self::{
     content::{Changes, Content, MAX_DEPTH, Writer},
-    entry::{Entry, Kind, Moment},
+    entry::{Entry, Kind, Timestamp},
     error::{Error, Result},
     volumes::Volumes,
 };

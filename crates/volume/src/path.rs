@@ -65,7 +65,7 @@ impl CleanPath {
     }
 
     /// Itself and everything above it, the uppermost first, without the root.
-    pub(crate) fn ladder(&self) -> impl Iterator<Item = Self> + '_ {
+    pub(crate) fn parents_and_self(&self) -> impl Iterator<Item = Self> + '_ {
         (1..=self.parts.len()).map(|length| Self {
             parts: self.parts[..length].to_vec(),
         })
@@ -104,9 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder_leads_down_to_the_path() {
+    fn parents_come_before_the_path() {
         let path = CleanPath::parse("/a/b").unwrap();
-        let steps: Vec<_> = path.ladder().map(|step| step.absolute()).collect();
+        let steps: Vec<_> = path
+            .parents_and_self()
+            .map(|step| step.absolute())
+            .collect();
         assert_eq!(steps, ["/a", "/a/b"]);
     }
 }

@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use soulbox_durable as durable;
 
 use crate::{
-    Content, Error, Result, image,
+    Content, Error, Result,
+    disk_reserve::DiskReserve,
+    image,
     mount::{self, DISK, MOUNT},
-    room::Room,
 };
 
 const IMAGE: &str = "image.ext4";
@@ -26,7 +27,7 @@ pub struct Volumes {
     folder: PathBuf,
     /// One lock per volume, so that none is mounted twice or used while it goes.
     slots: Mutex<HashMap<String, Arc<Slot>>>,
-    room: Room,
+    reserve: DiskReserve,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Volumes {
     pub fn open_above(folder: PathBuf, min_free: u64) -> Result<Arc<Self>> {
         durable::make_folder(&folder, 0o700).map_err(Error::io("make the folder for volumes"))?;
         let volumes = Self {
-            room: Room::new(folder.clone(), min_free),
+            reserve: DiskReserve::new(folder.clone(), min_free),
             folder,
             slots: Mutex::default(),
         };
@@ -62,7 +63,7 @@ impl Volumes {
         if folder.exists() {
             return Err(Error::Exists);
         }
-        self.room.check()?;
+        self.reserve.check()?;
         let new = folder.with_extension(NEW);
         let made = make(&new, limit_mib).and_then(|()| durable::rename(&new, &folder));
         made.map_err(|error| {
@@ -119,7 +120,7 @@ impl Volumes {
             what: "mount the volume",
             source,
         })?;
-        let content = Arc::new(Content::open(&folder.join(DISK), self.room.clone())?);
+        let content = Arc::new(Content::open(&folder.join(DISK), self.reserve.clone())?);
         content.clear_staging()?;
         *mounted = Some(Arc::clone(&content));
         Ok(content)

@@ -14,7 +14,7 @@ pub(crate) mod rest;
 
 use serde::Serialize;
 use soulbox_control::{Access, Connected};
-use soulbox_types::{ENVD_VERSION, Kept};
+use soulbox_types::{ENVD_VERSION, PauseMode};
 
 use crate::shared::wire::CLIENT_ID;
 
@@ -40,7 +40,7 @@ pub(crate) struct SandboxAnswer {
     restored: Option<Restored>,
 }
 
-/// Ours: what is left of a sandbox that rests or has rested.
+/// Ours: what is left of a sandbox that is or was paused.
 #[derive(Debug, Serialize)]
 pub(crate) struct Restored {
     /// `memory` or `filesystem`.
@@ -49,8 +49,8 @@ pub(crate) struct Restored {
     durable: &'static str,
 }
 
-impl From<Kept> for Restored {
-    fn from(kept: Kept) -> Self {
+impl From<PauseMode> for Restored {
+    fn from(kept: PauseMode) -> Self {
         Self {
             restored: kept.as_str(),
             durable: "local",

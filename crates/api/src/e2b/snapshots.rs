@@ -5,7 +5,7 @@ use axum::{Json, extract::State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use soulbox_control::{Reference, SnapshotInfo};
-use soulbox_types::{Kept, SandboxId};
+use soulbox_types::{PauseMode, SandboxId};
 
 use crate::{
     e2b::sandboxes::Restored,
@@ -42,7 +42,7 @@ impl From<SnapshotInfo> for SnapshotAnswer {
         Self {
             id: info.id(),
             names: info.full_name().into_iter().collect(),
-            restored: Kept::Filesystem.into(),
+            restored: PauseMode::Filesystem.into(),
         }
     }
 }

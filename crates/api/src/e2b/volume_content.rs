@@ -147,7 +147,7 @@ impl From<Entry> for Stat {
     }
 }
 
-fn moment(at: soulbox_control::volume::Moment) -> String {
+fn moment(at: soulbox_control::volume::Timestamp) -> String {
     let nanoseconds = i32::try_from(at.nanoseconds).unwrap_or_default();
     // Files can claim any time; what no calendar has is told as the beginning of ours.
     let at = jiff::Timestamp::new(at.seconds, nanoseconds).unwrap_or_default();
@@ -244,7 +244,7 @@ pub(crate) async fn write(
         .run(move |content, path| content.write(path, changes, force))
         .await?;
     let file = writer.file().map_err(Writer::failed)?;
-    let room = writer.room_check();
+    let room = writer.reserve_check();
     receive(request, tokio::fs::File::from_std(file), room).await?;
     let entry = blocking(move || writer.finish()).await?;
     Ok((StatusCode::CREATED, Json(entry.into())))

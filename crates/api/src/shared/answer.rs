@@ -16,7 +16,7 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 /// How a code is told over HTTP: a row of a surface's map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ErrorShape {
     pub(crate) status: StatusCode,
     pub(crate) error_code: Option<&'static str>,
     /// Whether headers say if trying again helps. Without them clients go by the status.
@@ -31,7 +31,7 @@ pub(crate) struct ErrorBody {
     error_code: Option<&'static str>,
 }
 
-impl Told {
+impl ErrorShape {
     /// Without a code for programs: the status says it all.
     pub(crate) fn plain(status: StatusCode) -> Self {
         Self {

@@ -77,15 +77,15 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The routes of a surface, with their errors told by `tell`.
-pub(crate) fn speaking(routes: Router<App>, tell: fn(&Problem) -> Response) -> Router<App> {
-    let told = move |response: Response| async move {
+/// The routes of a surface, with their errors told by `respond`.
+pub(crate) fn speaking(routes: Router<App>, respond: fn(&Problem) -> Response) -> Router<App> {
+    let shape = move |response: Response| async move {
         match response.extensions().get::<ApiError>() {
-            Some(error) => tell(error.problem()),
+            Some(error) => respond(error.problem()),
             None => response,
         }
     };
-    routes.layer(middleware::map_response(told))
+    routes.layer(middleware::map_response(shape))
 }
 
 /// For paths that exist.

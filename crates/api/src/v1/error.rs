@@ -6,24 +6,24 @@ use http::StatusCode;
 use soulbox_control::{ErrorCode as Code, Problem};
 
 use crate::shared::{
-    answer::{ErrorBody, Told},
+    answer::{ErrorBody, ErrorShape},
     error::ApiError,
 };
 
-pub(crate) fn tell(problem: &Problem) -> Response {
-    told(problem.code).response(problem, problem.to_string())
+pub(crate) fn respond(problem: &Problem) -> Response {
+    shape(problem.code).response(problem, problem.to_string())
 }
 
 /// For errors inside of an answer.
 pub(crate) fn body(error: &ApiError) -> ErrorBody {
     let problem = error.problem();
-    told(problem.code).body(problem.to_string())
+    shape(problem.code).body(problem.to_string())
 }
 
 /// The map.
-fn told(code: Code) -> Told {
-    let plain = Told::plain;
-    let coded = |status| Told::coded(status, code);
+fn shape(code: Code) -> ErrorShape {
+    let plain = ErrorShape::plain;
+    let coded = |status| ErrorShape::coded(status, code);
     match code {
         Code::InvalidRequest
         | Code::RequestCutOff
@@ -90,7 +90,7 @@ fn told(code: Code) -> Told {
         | Code::Damaged
         | Code::SandboxCreateFailed
         | Code::TemplateBuildFailed => coded(StatusCode::INTERNAL_SERVER_ERROR),
-        Code::NotSupportedYet => coded(StatusCode::NOT_IMPLEMENTED),
+        Code::NotSupportedYet | Code::TierUnavailable => coded(StatusCode::NOT_IMPLEMENTED),
         Code::SandboxUnreachable => coded(StatusCode::BAD_GATEWAY),
         Code::BuildsUnavailable => plain(StatusCode::SERVICE_UNAVAILABLE).saying_retry(),
         Code::SandboxCapacityUnavailable
@@ -100,7 +100,7 @@ fn told(code: Code) -> Told {
         Code::SandboxPlacementTimeout => coded(StatusCode::GATEWAY_TIMEOUT),
         // Clients have known it by this name since before the two were told apart.
         Code::SandboxUnresponsive => {
-            Told::coded(StatusCode::GATEWAY_TIMEOUT, Code::SandboxUnreachable)
+            ErrorShape::coded(StatusCode::GATEWAY_TIMEOUT, Code::SandboxUnreachable)
         }
         Code::VolumeFull => plain(StatusCode::INSUFFICIENT_STORAGE),
         Code::DiskFull => coded(StatusCode::INSUFFICIENT_STORAGE),

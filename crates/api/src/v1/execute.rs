@@ -7,8 +7,8 @@ use axum::{
 };
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
+use soulbox_code_runner::{Error as ExecuteError, Execution, Executor, Outcome};
 use soulbox_control::ErrorCode;
-use soulbox_execute::{Error as ExecuteError, Execution, Executor, Outcome};
 
 use super::error;
 use crate::{
@@ -117,7 +117,7 @@ impl From<ExecuteError> for ApiError {
             TooLarge { .. } => ErrorCode::RequestTooLarge,
             NotAName(_) => ErrorCode::InvalidRequest,
             Mute { .. } => ErrorCode::SandboxUnresponsive,
-            Sandbox(soulbox_guest::Error::Refused { .. }) => ErrorCode::SandboxRefused,
+            Sandbox(soulbox_envd_client::Error::Refused { .. }) => ErrorCode::SandboxRefused,
             Sandbox(_) => ErrorCode::SandboxUnreachable,
             Archive(_) => ErrorCode::OperationFailed,
         };

@@ -82,7 +82,7 @@ async fn what_the_sdks_send_by_default_works() {
 #[tokio::test]
 async fn wishes_that_are_not_built_yet_are_refused_by_name() {
     let world = world().await;
-    for (wish, name) in [
+    for (definition, name) in [
         (
             json!({"iam": {"tokens": {"t": {"audience": "a", "tokenType": "JWT-SVID"}}}}),
             "iam",
@@ -101,10 +101,10 @@ async fn wishes_that_are_not_built_yet_are_refused_by_name() {
             "egressProxy",
         ),
     ] {
-        let mut body = wish.clone();
+        let mut body = definition.clone();
         body["templateID"] = "base".into();
         let answer = world.post("/v2/sandboxes", &body).await;
-        assert_eq!(answer.status, 501, "{wish}");
+        assert_eq!(answer.status, 501, "{definition}");
         assert_eq!(answer.json["error_code"], "not_supported_yet");
         let message = answer.json["message"].as_str().unwrap();
         assert!(
@@ -120,7 +120,7 @@ async fn wishes_that_are_not_built_yet_are_refused_by_name() {
 #[tokio::test]
 async fn limits_of_a_create_are_checked() {
     let world = world().await;
-    for (wish, message) in [
+    for (definition, message) in [
         (json!({"timeout": 0}), "Timeout must be greater than 0"),
         (json!({"timeout": -1}), "Timeout must be greater than 0"),
         (
@@ -141,7 +141,7 @@ async fn limits_of_a_create_are_checked() {
             "Invalid template reference: names consist of a-z, 0-9, - and _",
         ),
     ] {
-        let mut body = wish;
+        let mut body = definition;
         if body.get("templateID").is_none() {
             body["templateID"] = "base".into();
         }
@@ -158,8 +158,9 @@ async fn limits_of_a_create_are_checked() {
         .post("/v2/sandboxes", &json!({"templateID": "nope"}))
         .await;
     unknown.is_error(404, "template 'nope' not found");
-    let wish = json!({"templateID": "base", "cpuCount": 1, "memoryMB": 256, "diskSizeMB": 512});
-    let made = world.post("/v2/sandboxes", &wish).await;
+    let definition =
+        json!({"templateID": "base", "cpuCount": 1, "memoryMB": 256, "diskSizeMB": 512});
+    let made = world.post("/v2/sandboxes", &definition).await;
     let detail = world.get(&made.sandbox_path()).await.json;
     assert_eq!(
         (

@@ -136,10 +136,14 @@ async fn of_the_node() {
         NodeError::TooLarge { what: text("it") },
         NodeError::Unsupported {
             tier: Tier::Jail,
-            what: "it",
+            what: "it".into(),
+        },
+        NodeError::TierUnavailable {
+            tier: Tier::Gvisor,
+            reason: text("it"),
         },
         NodeError::Timeout {
-            what: "it",
+            what: "it".into(),
             limit: Duration::from_secs(1),
         },
         NodeError::Start {
@@ -254,7 +258,7 @@ async fn of_repeated_requests() {
     let base = r#"{"templateID":"base"}"#;
     assert_eq!(world.send(request("a", base)).await.status, 201);
     let other = request("a", r#"{"templateID":"base","timeout":61}"#);
-    record.add("another wish", &world.send(other).await);
+    record.add("another request", &world.send(other).await);
     record.add("a bad key", &world.send(request("UPPER", base)).await);
 
     let held = world.node.creating.write().await;

@@ -81,7 +81,7 @@ async fn expiry_is_told_as_the_reason() {
     let world = world().await;
     let made = world.create().await;
     world.node.end(&made.sandbox_id(), EndReason::Expired, "");
-    let told = async {
+    let shape = async {
         loop {
             let answer = world.get(&made.sandbox_path()).await;
             assert_eq!(answer.status, 404);
@@ -90,7 +90,7 @@ async fn expiry_is_told_as_the_reason() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), told)
+    tokio::time::timeout(Duration::from_secs(10), shape)
         .await
         .unwrap();
 }

@@ -49,6 +49,7 @@ pub(crate) async fn world_with(builtins: Vec<BuiltIn>) -> World {
     let config = ControlConfig {
         seed: Secret::new("00ff"),
         max_timeout: Duration::from_hours(24),
+        default_tier: soulbox_types::Tier::default(),
         default_limits: Limits::default(),
         max_sandboxes_per_tenant: 5,
         templates: vec![TemplateInfo {

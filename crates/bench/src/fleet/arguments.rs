@@ -1,4 +1,4 @@
-//! What the servers of a bench are told: what the bench needs, and what its user wants.
+//! The arguments of the bench's own servers: what the bench needs, and what its user wants.
 
 use crate::Error;
 
@@ -26,7 +26,7 @@ pub(crate) fn check(users: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// For `soulbox serve`, besides its folder. Where both have a wish, the user's is followed.
+/// For `soulbox serve`, besides its folder. Where both set an option, the user's wins.
 pub(crate) fn arguments(warm: usize, most_sandboxes: usize, users: &[String]) -> Vec<String> {
     let ours = [
         ("--listen", "127.0.0.1:0".to_owned()),
@@ -58,24 +58,24 @@ mod tests {
 
     #[test]
     fn what_the_user_wants_is_said_once_and_wins() {
-        let told = |users: &str| arguments(8, 1000, &words(users)).join(" ");
+        let joined = |users: &str| arguments(8, 1000, &words(users)).join(" ");
         let ours = "--listen 127.0.0.1:0 --https off --admin off --log warn --warm 8";
         assert_eq!(
-            told("--pool 3"),
+            joined("--pool 3"),
             format!("{ours} --max-sandboxes 1000 --pool 3")
         );
         assert_eq!(
-            told("--max-sandboxes 9"),
+            joined("--max-sandboxes 9"),
             format!("{ours} --max-sandboxes 9")
         );
-        let both = told("--log=debug --admin 127.0.0.1:9");
+        let both = joined("--log=debug --admin 127.0.0.1:9");
         assert_eq!(
             both,
             "--listen 127.0.0.1:0 --https off --warm 8 --max-sandboxes 1000 \
              --log=debug --admin 127.0.0.1:9"
         );
         assert!(
-            told("--log-format json").contains("--log warn"),
+            joined("--log-format json").contains("--log warn"),
             "another option"
         );
     }

@@ -1,6 +1,6 @@
-//! Ending a crowd: for as long as their number falls.
+//! Ends all sandboxes of a server: for as long as their number falls.
 //!
-//! Thousands take minutes, and a process that outlives its server's folder is nobody's.
+//! Thousands take minutes, and a process that outlives its server's folder has no owner.
 
 use std::{
     path::Path,
@@ -18,15 +18,15 @@ const STALLED: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const ENDED_AT_ONCE: usize = 16;
 
-/// Lasts as long as a number falls.
+/// Detects that a number no longer falls.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct StallDetector {
     limit: Duration,
     least: usize,
     since: Instant,
 }
 
-impl Patience {
+impl StallDetector {
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -35,7 +35,7 @@ impl Patience {
         }
     }
 
-    pub(crate) fn lasts(&mut self, left: usize) -> bool {
+    pub(crate) fn is_progressing(&mut self, left: usize) -> bool {
         if left < self.least {
             (self.least, self.since) = (left, Instant::now());
         }
@@ -57,13 +57,13 @@ pub async fn left(data: &Path) -> usize {
     running(data).await
 }
 
-/// Returns when the number of a server's sandboxes has not fallen for so long; tells it meanwhile.
-pub(super) async fn stalled(data: &Path, limit: Duration, mut told: impl FnMut(usize)) {
-    let mut patience = Patience::new(limit);
+/// Returns when the number of a server's sandboxes has not fallen for so long; reports it meanwhile.
+pub(super) async fn stalled(data: &Path, limit: Duration, mut report: impl FnMut(usize)) {
+    let mut stall = StallDetector::new(limit);
     loop {
         let left = living(data).await;
-        told(left);
-        if !patience.lasts(left) {
+        report(left);
+        if !stall.is_progressing(left) {
             return;
         }
         sleep(LOOK_AGAIN).await;
@@ -105,13 +105,13 @@ mod tests {
     #[test]
     fn patience_lasts_while_the_number_falls() {
         let limit = Duration::from_mins(1);
-        let mut patience = Patience::new(limit);
-        assert!(patience.lasts(3));
-        patience.since -= limit;
-        assert!(patience.lasts(2), "it fell");
-        patience.since -= limit;
-        assert!(!patience.lasts(2));
-        assert!(!patience.lasts(3), "it grew");
+        let mut stall = StallDetector::new(limit);
+        assert!(stall.is_progressing(3));
+        stall.since -= limit;
+        assert!(stall.is_progressing(2), "it fell");
+        stall.since -= limit;
+        assert!(!stall.is_progressing(2));
+        assert!(!stall.is_progressing(3), "it grew");
     }
 
     #[tokio::test]
@@ -122,12 +122,12 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("running.json"), "{}").unwrap();
         }
-        let mut told = Vec::new();
+        let mut report = Vec::new();
         stalled(data.path(), Duration::from_millis(1), |left| {
-            told.push(left);
+            report.push(left);
         })
         .await;
-        assert!(!told.is_empty() && told.iter().all(|left| *left == 2));
+        assert!(!report.is_empty() && report.iter().all(|left| *left == 2));
         assert_eq!(left(data.path()).await, 2);
     }
 

@@ -1,4 +1,4 @@
-//! What the folders of a server tell about its sandboxes.
+//! What the folders of a server show about its sandboxes.
 
 use std::path::{Path, PathBuf};
 

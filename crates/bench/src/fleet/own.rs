@@ -87,7 +87,7 @@ impl OwnServer {
     pub(crate) async fn stop(mut self, progress: &dyn Progress) {
         drop(self.child.stdin.take());
         let mut all = 0;
-        let told = |left: usize| {
+        let report = |left: usize| {
             all = all.max(left);
             if all > 0 {
                 progress.step("ending", "sandboxes", all - left, all);
@@ -95,7 +95,7 @@ impl OwnServer {
         };
         tokio::select! {
             _ = self.child.wait() => return,
-            () = stalled(&self.data, STOP_LIMIT, told) => {}
+            () = stalled(&self.data, STOP_LIMIT, report) => {}
         }
         // What it has stays, but there is no other way.
         self.child.kill().await.ok();

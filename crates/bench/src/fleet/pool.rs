@@ -1,4 +1,4 @@
-//! Waiting until the warm pool of a server of our own is full: its folder tells.
+//! Waiting until the warm pool of a server of our own is full: as its folder shows.
 
 use std::{
     path::Path,
@@ -12,7 +12,7 @@ use crate::Failure;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// What a server does after its answer (slots, records) should not be in the next round.
-pub(crate) const REST: Duration = Duration::from_millis(20);
+pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 /// A pool that makes no progress for so long wants to be asked for.
 const STALLED: Duration = Duration::from_secs(2);
 
@@ -29,7 +29,7 @@ pub(crate) async fn filled(data: &Path, wanted: usize) -> Result<(), Stalled> {
             (seen, since) = (now, Instant::now());
         }
     }
-    sleep(REST).await;
+    sleep(SETTLE).await;
     Ok(())
 }
 

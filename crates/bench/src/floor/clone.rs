@@ -1,6 +1,6 @@
 //! The least that a sandbox costs: one clone into all namespaces, an overlay, `pivot_root`, exec.
 //!
-//! Told `go`, it answers with the nanoseconds from before the clone until the command's output
+//! On `go`, it answers with the nanoseconds from before the clone until the command's output
 //! had arrived, or with what failed. Everything happens in a mount namespace of its own and on a
 //! tmpfs in it, so nothing is left.
 

@@ -1,4 +1,4 @@
-//! The processes of a server and of its sandboxes, and what they weigh.
+//! The memory of the processes of a server and of its sandboxes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,21 +10,21 @@ use super::kibibytes;
 
 /// In bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Weight {
+pub(super) struct ProcessMemory {
     pub(super) pss: i64,
     pub(super) private_dirty: i64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Weights {
-    pub(super) sandboxes: Weight,
+pub(super) struct MemoryByOwner {
+    pub(super) sandboxes: ProcessMemory,
     /// And its helpers.
-    pub(super) server: Weight,
+    pub(super) server: ProcessMemory,
 }
 
 /// Processes below the control group belong to sandboxes, wherever they come from; the server's
 /// are itself and its descendants that are not.
-pub(super) fn weigh(server: u32, group: &str) -> io::Result<Weights> {
+pub(super) fn measure(server: u32, group: &str) -> io::Result<MemoryByOwner> {
     let mut parents = HashMap::new();
     let mut inside = HashSet::new();
     for entry in fs::read_dir("/proc")?.filter_map(Result::ok) {
@@ -35,7 +35,7 @@ pub(super) fn weigh(server: u32, group: &str) -> io::Result<Weights> {
         else {
             continue;
         };
-        // Whoever ends meanwhile weighs nothing.
+        // A process that ends meanwhile counts as nothing.
         let Some(parent) = fs::read_to_string(entry.path().join("stat"))
             .ok()
             .and_then(|text| parent_of(&text))
@@ -48,20 +48,20 @@ pub(super) fn weigh(server: u32, group: &str) -> io::Result<Weights> {
             inside.insert(pid);
         }
     }
-    let mut weights = Weights::default();
+    let mut memory = MemoryByOwner::default();
     for pid in parents.keys().copied() {
         let side = if inside.contains(&pid) {
-            &mut weights.sandboxes
+            &mut memory.sandboxes
         } else if descends(pid, server, &parents) {
-            &mut weights.server
+            &mut memory.server
         } else {
             continue;
         };
-        let one = weight_of(pid);
+        let one = memory_of(pid);
         side.pss += one.pss;
         side.private_dirty += one.private_dirty;
     }
-    Ok(weights)
+    Ok(memory)
 }
 
 /// The name in `stat` may hold anything; the fields follow the last bracket.
@@ -92,13 +92,13 @@ fn descends(pid: u32, ancestor: u32, parents: &HashMap<u32, u32>) -> bool {
     false
 }
 
-fn weight_of(pid: u32) -> Weight {
+fn memory_of(pid: u32) -> ProcessMemory {
     let path = Path::new("/proc")
         .join(pid.to_string())
         .join("smaps_rollup");
     // It may have ended; the kernel's own threads have none.
     let text = fs::read_to_string(path).unwrap_or_default();
-    Weight {
+    ProcessMemory {
         pss: kibibytes(&text, "Pss:").unwrap_or_default(),
         private_dirty: kibibytes(&text, "Private_Dirty:").unwrap_or_default(),
     }
@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn this_process_weighs_something() {
-        let weights = weigh(std::process::id(), "soulbox-none").unwrap();
-        assert!(weights.server.pss > 0);
-        assert_eq!(weights.sandboxes, Weight::default());
+        let memory = measure(std::process::id(), "soulbox-none").unwrap();
+        assert!(memory.server.pss > 0);
+        assert_eq!(memory.sandboxes, ProcessMemory::default());
     }
 }

@@ -1,5 +1,5 @@
 //! Whether the machine is quiet: by what runs now, not by the load average, which for minutes
-//! tells of what has ended, such as the run before.
+//! still counts what has ended, such as the run before.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::Progress;
 const PROC_STAT: &str = "/proc/stat";
 /// Long enough for what wakes only once a second.
 const LOOK: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Of all cpu time: what a machine does for itself stays below, one program on a small one does
 /// not.
 const BUSY: f64 = 0.15;
@@ -44,38 +44,38 @@ struct Ticks {
     all: u64,
 }
 
-/// Waits until the machine is quiet, for a minute at most, and tells how busy it is then. `None`
+/// Waits until the machine is quiet, for a minute at most, and returns how busy it is then. `None`
 /// if that cannot be found out.
 pub(crate) async fn quiet(progress: &dyn Progress) -> Option<Busy> {
-    wait(now, LOOK, PATIENCE, progress).await
+    wait(now, LOOK, TIMEOUT, progress).await
 }
 
 async fn wait(
     mut now: impl FnMut() -> Option<Ticks>,
     look: Duration,
-    patience: Duration,
+    timeout: Duration,
     progress: &dyn Progress,
 ) -> Option<Busy> {
     let begun = Instant::now();
-    let mut told = None;
+    let mut message = None;
     let mut before = now()?;
     loop {
         sleep(look).await;
         let after = now()?;
         let busy = between(before, after)?;
-        if !busy.is_too_much() || begun.elapsed() >= patience {
+        if !busy.is_too_much() || begun.elapsed() >= timeout {
             return Some(busy);
         }
         before = after;
-        let what = told.get_or_insert_with(|| {
+        let what = message.get_or_insert_with(|| {
             format!(
                 "busy with other things ({} of its cpu time), waiting for quiet, at most {} s",
                 busy.percent(),
-                patience.as_secs()
+                timeout.as_secs()
             )
         });
         let seconds = |span: Duration| usize::try_from(span.as_secs()).unwrap_or_default();
-        progress.step("machine", what, seconds(begun.elapsed()), seconds(patience));
+        progress.step("machine", what, seconds(begun.elapsed()), seconds(timeout));
     }
 }
 
@@ -111,9 +111,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<String>>);
+    struct Recorder(Mutex<Vec<String>>);
 
-    impl Progress for Told {
+    impl Progress for Recorder {
         fn step(&self, suite: &str, what: &str, _done: usize, _of: usize) {
             self.0.lock().unwrap().push(format!("{suite}: {what}"));
         }
@@ -149,37 +149,40 @@ mod tests {
 
     #[tokio::test]
     async fn a_quiet_machine_is_not_waited_for() {
-        let told = Told::default();
-        let busy = wait(machine(&[15]), Duration::ZERO, PATIENCE, &told).await;
+        let recorder = Recorder::default();
+        let busy = wait(machine(&[15]), Duration::ZERO, TIMEOUT, &recorder).await;
         assert_eq!(busy, Some(Busy(0.15)));
         assert!(!busy.unwrap().is_too_much());
-        assert!(told.0.lock().unwrap().is_empty());
+        assert!(recorder.0.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn what_is_left_of_the_run_before_is_waited_for_and_told() {
-        let told = Told::default();
-        let busy = wait(machine(&[100, 63, 2]), Duration::ZERO, PATIENCE, &told).await;
+        let recorder = Recorder::default();
+        let busy = wait(machine(&[100, 63, 2]), Duration::ZERO, TIMEOUT, &recorder).await;
         assert_eq!(busy, Some(Busy(0.02)));
         let line = "machine: busy with other things (100 % of its cpu time), waiting for quiet, \
                     at most 60 s";
-        assert_eq!(*told.0.lock().unwrap(), [line, line]);
+        assert_eq!(*recorder.0.lock().unwrap(), [line, line]);
     }
 
     #[tokio::test]
     async fn patience_ends_and_the_machine_is_called_busy() {
-        let told = Told::default();
-        let busy = wait(machine(&[50, 2]), Duration::ZERO, Duration::ZERO, &told).await;
+        let recorder = Recorder::default();
+        let busy = wait(machine(&[50, 2]), Duration::ZERO, Duration::ZERO, &recorder).await;
         assert!(busy.unwrap().is_too_much());
         assert_eq!(busy.unwrap().percent(), "50 %");
     }
 
     #[tokio::test]
     async fn a_machine_that_cannot_be_looked_at_is_neither() {
-        let told = Told::default();
+        let recorder = Recorder::default();
         let none: Option<Busy> = None;
-        assert_eq!(wait(|| None, Duration::ZERO, PATIENCE, &told).await, none);
+        assert_eq!(
+            wait(|| None, Duration::ZERO, TIMEOUT, &recorder).await,
+            none
+        );
         let stands = || Some(Ticks { idle: 1, all: 1 });
-        assert_eq!(wait(stands, Duration::ZERO, PATIENCE, &told).await, none);
+        assert_eq!(wait(stands, Duration::ZERO, TIMEOUT, &recorder).await, none);
     }
 }

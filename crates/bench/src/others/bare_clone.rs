@@ -1,4 +1,4 @@
-//! The floor, asked through the copy of this program that clones.
+//! The lower bound, measured through the copy of this program that clones.
 
 use std::{ffi::OsStr, path::Path, process::Stdio, time::Duration};
 
@@ -9,9 +9,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Place, WORD, busybox::Busybox};
+use super::{WORD, Workspace, busybox::Busybox};
 use crate::{
-    Failure, Way, floor,
+    Contender, Failure, floor,
     floor::clone::{Answer, GO, Spec, TASK},
 };
 
@@ -25,8 +25,8 @@ struct BareClone {
     _copy: Child,
 }
 
-pub(super) async fn new(place: &Place) -> Result<Box<dyn Way>, Failure> {
-    let folder = place.folder("floor")?;
+pub(super) async fn new(workspace: &Workspace) -> Result<Box<dyn Contender>, Failure> {
+    let folder = workspace.folder("floor")?;
     Busybox::find()?.root(&folder.join("lower"))?;
     std::fs::create_dir_all(folder.join("rounds")).map_err(Failure::new)?;
     let spec = Spec {
@@ -35,9 +35,9 @@ pub(super) async fn new(place: &Place) -> Result<Box<dyn Way>, Failure> {
         arguments: vec!["echo".to_owned(), WORD.to_owned()],
         expected: format!("{WORD}\n"),
     };
-    let mut way = BareClone::start(&place.program, &spec).await?;
-    match way.round().await {
-        Ok(_) => Ok(Box::new(way)),
+    let mut contender = BareClone::start(&workspace.program, &spec).await?;
+    match contender.round().await {
+        Ok(_) => Ok(Box::new(contender)),
         Err(failure) => Err(Failure(format!("does not work here: {failure}"))),
     }
 }
@@ -56,17 +56,18 @@ impl BareClone {
         let (Some(input), Some(output)) = (copy.stdin.take(), copy.stdout.take()) else {
             return Err(Failure("the copy of this program has no pipes".to_owned()));
         };
-        let mut way = Self {
+        let mut contender = Self {
             input,
             output: BufReader::new(output),
             _copy: copy,
         };
-        way.tell(&serde_json::to_string(spec).map_err(Failure::new)?)
+        contender
+            .send_line(&serde_json::to_string(spec).map_err(Failure::new)?)
             .await?;
-        Ok(way)
+        Ok(contender)
     }
 
-    async fn tell(&mut self, line: &str) -> Result<(), Failure> {
+    async fn send_line(&mut self, line: &str) -> Result<(), Failure> {
         let line = format!("{line}\n");
         self.input
             .write_all(line.as_bytes())
@@ -76,7 +77,7 @@ impl BareClone {
 }
 
 #[async_trait]
-impl Way for BareClone {
+impl Contender for BareClone {
     fn name(&self) -> &'static str {
         "bare clone"
     }
@@ -89,7 +90,7 @@ impl Way for BareClone {
     }
 
     async fn round(&mut self) -> Result<Duration, Failure> {
-        self.tell(GO).await?;
+        self.send_line(GO).await?;
         let mut line = String::new();
         timeout(LIMIT, self.output.read_line(&mut line))
             .await

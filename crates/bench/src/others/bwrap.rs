@@ -6,12 +6,12 @@ use super::{
     WORD,
     program::{Program, Until, find},
 };
-use crate::{Failure, Way};
+use crate::{Contender, Failure};
 
 /// Links of a merged `/usr`, which programs and their loader are found by.
 const LINKS: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
-pub(super) async fn new() -> Result<Box<dyn Way>, Failure> {
+pub(super) async fn new() -> Result<Box<dyn Contender>, Failure> {
     let program = Program {
         name: "bwrap",
         method: "bwrap --unshare-all over the host's /usr, with a /proc, a /dev and a /tmp of its \
@@ -30,11 +30,11 @@ fn command_line(bwrap: &Path) -> Vec<OsString> {
     add(&["--unshare-all", "--die-with-parent"]);
     add(&["--ro-bind", "/usr", "/usr"]);
     for name in LINKS {
-        let place = format!("/{name}");
-        if Path::new(&place).is_symlink() {
-            add(&["--symlink", &format!("usr/{name}"), &place]);
-        } else if Path::new(&place).is_dir() {
-            add(&["--ro-bind", &place, &place]);
+        let workspace = format!("/{name}");
+        if Path::new(&workspace).is_symlink() {
+            add(&["--symlink", &format!("usr/{name}"), &workspace]);
+        } else if Path::new(&workspace).is_dir() {
+            add(&["--ro-bind", &workspace, &workspace]);
         }
     }
     add(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);

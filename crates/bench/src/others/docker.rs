@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 
 use self::start::OwnDaemon;
 use super::{
-    Place, WORD,
+    WORD, Workspace,
     busybox::Busybox,
     program::{Program, Until, find, output_of},
 };
-use crate::{Failure, Samples, Way};
+use crate::{Contender, Failure, Samples};
 
 const LIMIT: Duration = Duration::from_mins(1);
 /// All of a burst, and removing all of it.
@@ -55,23 +55,23 @@ pub struct Burst {
 
 impl Docker {
     /// The daemon that answers on this machine.
-    pub async fn running(place: &Place) -> Result<Self, Failure> {
+    pub async fn running(workspace: &Workspace) -> Result<Self, Failure> {
         let client = vec![find("docker")?.into_os_string()];
         let docker = Self::of(client, "the daemon of this machine".to_owned(), None);
         docker
             .call(&["version"])
             .await
             .map_err(|failure| Failure(format!("no Docker daemon answers here ({failure})")))?;
-        docker.prepared(place).await
+        docker.prepared(workspace).await
     }
 
     /// A daemon that is started for this run and leaves nothing behind. `finish` ends it; should
     /// the caller be killed, it ends as well.
-    pub async fn started(place: &Place) -> Result<Self, Failure> {
+    pub async fn started(workspace: &Workspace) -> Result<Self, Failure> {
         // Users of `docker run` have a bridge, so that is tried first.
         let mut reasons = Vec::new();
         for network in start::NETWORKS {
-            let (own, client) = match OwnDaemon::start(place, &network).await {
+            let (own, client) = match OwnDaemon::start(workspace, &network).await {
                 Ok(started) => started,
                 Err(failure) => {
                     reasons.push(failure.0);
@@ -79,7 +79,7 @@ impl Docker {
                 }
             };
             let about = format!("a daemon started for this run, {}", network.about);
-            match Self::of(client, about, Some(own)).prepared(place).await {
+            match Self::of(client, about, Some(own)).prepared(workspace).await {
                 Ok(docker) => return Ok(docker),
                 Err(failure) => reasons.push(failure.0),
             }
@@ -103,8 +103,8 @@ impl Docker {
     }
 
     /// With the image, and after one container that really ran.
-    async fn prepared(self, place: &Place) -> Result<Self, Failure> {
-        let result = self.import(place).await;
+    async fn prepared(self, workspace: &Workspace) -> Result<Self, Failure> {
+        let result = self.import(workspace).await;
         match result {
             Ok(()) => Ok(self),
             Err(failure) => {
@@ -114,8 +114,8 @@ impl Docker {
         }
     }
 
-    async fn import(&self, place: &Place) -> Result<(), Failure> {
-        let archive = place.folder("docker-image")?.join("image.tar");
+    async fn import(&self, workspace: &Workspace) -> Result<(), Failure> {
+        let archive = workspace.folder("docker-image")?.join("image.tar");
         Busybox::find()?.archive(&archive)?;
         let path = archive.to_string_lossy();
         self.call(&["import", &path, &self.0.image]).await?;
@@ -124,7 +124,7 @@ impl Docker {
     }
 
     /// From nothing to the output of a command.
-    pub fn run(&self) -> Box<dyn Way> {
+    pub fn run(&self) -> Box<dyn Contender> {
         Box::new(Program {
             name: "docker run",
             method: format!(
@@ -146,7 +146,7 @@ impl Docker {
     }
 
     /// `true` in a container that runs already.
-    pub async fn exec(&self) -> Result<Box<dyn Way>, Failure> {
+    pub async fn exec(&self) -> Result<Box<dyn Contender>, Failure> {
         let container = self.call(&self.detached()).await?;
         let program = Program {
             name: "docker exec",
@@ -192,7 +192,7 @@ impl Docker {
         })
     }
 
-    /// Removes containers and image, and ends a daemon that was started. Ways that are still
+    /// Removes containers and image, and ends a daemon that was started. Contenders that are still
     /// around fail from now on.
     pub async fn finish(self) -> Result<(), Failure> {
         if let Some(own) = &self.0.own {

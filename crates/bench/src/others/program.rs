@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::WORD;
-use crate::{Failure, Way};
+use crate::{Contender, Failure};
 
 /// No alternative needs so long for one command, however slow the machine.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -75,8 +75,8 @@ pub(crate) async fn first_line_of(name: &str, argument: &str) -> Option<String> 
 }
 
 impl Program {
-    /// Tries it once, so that what does not work here is told before the run.
-    pub(crate) async fn tried(mut self) -> Result<Box<dyn Way>, Failure> {
+    /// Tries it once, so that what does not work here is reported before the run.
+    pub(crate) async fn tried(mut self) -> Result<Box<dyn Contender>, Failure> {
         match self.round().await {
             Ok(_) => Ok(Box::new(self)),
             Err(failure) => Err(Failure(format!("does not work here: {failure}"))),
@@ -85,7 +85,7 @@ impl Program {
 }
 
 #[async_trait]
-impl Way for Program {
+impl Contender for Program {
     fn name(&self) -> &str {
         self.name
     }
@@ -177,9 +177,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_output_is_timed_and_the_end_is_not() {
-        let mut way = shell("echo hello; sleep 0.5", Until::FirstOutput);
+        let mut contender = shell("echo hello; sleep 0.5", Until::FirstOutput);
         let begun = Instant::now();
-        let took = way.round().await.unwrap();
+        let took = contender.round().await.unwrap();
         assert!(took + Duration::from_millis(400) < begun.elapsed());
     }
 
@@ -191,8 +191,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_is_told_with_what_the_program_said_last() {
-        let way = shell("echo one >&2; echo no daemon >&2; exit 3", Until::Exit);
-        let failure = way.tried().await.err().unwrap();
+        let contender = shell("echo one >&2; echo no daemon >&2; exit 3", Until::Exit);
+        let failure = contender.tried().await.err().unwrap();
         assert_eq!(
             failure.to_string(),
             "does not work here: exit status: 3: no daemon"

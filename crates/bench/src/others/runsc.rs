@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
-    Place, WORD,
+    WORD, Workspace,
     busybox::Busybox,
     program::{Program, Until, find, output_of},
 };
-use crate::{Failure, Way};
+use crate::{Contender, Failure};
 
 /// Removing what a failed round left.
 const REMOVAL: Duration = Duration::from_secs(20);
@@ -22,16 +22,16 @@ struct Runsc {
     rounds: u64,
 }
 
-pub(super) async fn new(place: &Place) -> Result<Box<dyn Way>, Failure> {
+pub(super) async fn new(workspace: &Workspace) -> Result<Box<dyn Contender>, Failure> {
     let runsc = find("runsc")?;
-    let bundle = place.folder("runsc")?;
+    let bundle = workspace.folder("runsc")?;
     Busybox::find()?.root(&bundle.join("rootfs"))?;
     fs::write(bundle.join("config.json"), config().to_string()).map_err(Failure::new)?;
-    let state = place.folder("runsc-state")?;
+    let state = workspace.folder("runsc-state")?;
     let mut line = start_of_line(&runsc, &state);
     line.extend(["run".into(), "--bundle".into(), bundle.into_os_string()]);
     line.push(OsString::new());
-    let mut way = Runsc {
+    let mut contender = Runsc {
         program: Program {
             name: "runsc run",
             method: "gVisor's default platform runs echo from an OCI bundle with one static \
@@ -44,14 +44,14 @@ pub(super) async fn new(place: &Place) -> Result<Box<dyn Way>, Failure> {
         state,
         rounds: 0,
     };
-    match way.round().await {
-        Ok(_) => Ok(Box::new(way)),
+    match contender.round().await {
+        Ok(_) => Ok(Box::new(contender)),
         Err(failure) => Err(Failure(format!("does not work here: {failure}"))),
     }
 }
 
 #[async_trait]
-impl Way for Runsc {
+impl Contender for Runsc {
     fn name(&self) -> &str {
         self.program.name()
     }
@@ -70,7 +70,7 @@ impl Way for Runsc {
         if result.is_err() {
             let mut line = start_of_line(&self.executable, &self.state);
             line.extend(["delete".into(), "--force".into(), container]);
-            // The first failure is the one to tell: this one mostly means that nothing was left.
+            // The first failure is the one to report: this one mostly means that nothing was left.
             let _told = output_of(&line, REMOVAL).await;
         }
         result
@@ -87,8 +87,7 @@ fn start_of_line(runsc: &std::path::Path, state: &std::path::Path) -> Vec<OsStri
 
 /// Its `/dev` is its own: nothing of the host's is in reach.
 fn config() -> Value {
-    let mount =
-        |place: &str, kind: &str| json!({"destination": place, "type": kind, "source": kind});
+    let mount = |workspace: &str, kind: &str| json!({"destination": workspace, "type": kind, "source": kind});
     let kinds = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({"type": kind}));
     json!({
         "ociVersion": "1.0.0",

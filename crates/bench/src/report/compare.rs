@@ -1,4 +1,4 @@
-//! What the rows of a group are compared with.
+//! The reference row of a group.
 
 use super::{Group, Row};
 
@@ -18,7 +18,7 @@ impl Row {
 impl Group {
     /// The row that the others are a multiple of: the first of ours that was measured; `None`
     /// where there is no alternative to compare with.
-    pub(super) fn subject(&self) -> Option<&Row> {
+    pub(super) fn target(&self) -> Option<&Row> {
         let mut measured = self.rows.iter().filter(|row| row.summary.is_some());
         measured.clone().find(|row| !row.is_ours())?;
         measured.find(|row| row.is_ours())
@@ -26,7 +26,7 @@ impl Group {
 
     /// How many times the subject's time this row takes, by their medians.
     pub(super) fn multiple(&self, row: &Row) -> Option<f64> {
-        let (ours, its) = (self.subject()?.p50()?, row.p50()?);
+        let (ours, its) = (self.target()?.p50()?, row.p50()?);
         (ours > 0.0).then(|| its / ours)
     }
 }
@@ -54,7 +54,7 @@ mod tests {
             row("resume", &[2.0]),
             row("docker run", &[]),
         ]);
-        assert!(group.subject().is_none());
+        assert!(group.target().is_none());
         assert_eq!(group.multiple(&group.rows[0]), None);
         assert!(group.rows[0].is_ours() && !group.rows[2].is_ours());
     }

@@ -1,4 +1,4 @@
-//! Where it was measured.
+//! Describes the machine of the run.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -33,7 +33,7 @@ pub(crate) const BUSY_BEFORE: &str = "busy before";
 /// The machine before a run: call it first, because the load is a part of it.
 pub async fn machine(scratch: &Path) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
-    let mut tell = |name: &str, value: Option<String>| {
+    let mut insert = |name: &str, value: Option<String>| {
         facts.insert(
             name.to_owned(),
             value.unwrap_or_else(|| "unknown".to_owned()),
@@ -41,17 +41,17 @@ pub async fn machine(scratch: &Path) -> BTreeMap<String, String> {
     };
     let load = fs::read_to_string("/proc/loadavg").ok();
     let load = load.map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" "));
-    tell("load before", load);
-    tell("cpu", field("/proc/cpuinfo", "model name"));
+    insert("load before", load);
+    insert("cpu", field("/proc/cpuinfo", "model name"));
     let cores = std::thread::available_parallelism();
-    tell("cores", cores.ok().map(|cores| cores.to_string()));
-    tell(
+    insert("cores", cores.ok().map(|cores| cores.to_string()));
+    insert(
         "memory",
         field("/proc/meminfo", "MemTotal").and_then(|text| gibibytes(&text)),
     );
     let kernel = uname();
     let kernel = [kernel.sysname(), kernel.release(), kernel.machine()];
-    tell(
+    insert(
         "kernel",
         Some(
             kernel
@@ -59,21 +59,21 @@ pub async fn machine(scratch: &Path) -> BTreeMap<String, String> {
                 .join(" "),
         ),
     );
-    tell(
+    insert(
         "system",
         field_of("/etc/os-release", "PRETTY_NAME", '=')
             .map(|name| name.trim_matches('"').to_owned()),
     );
-    tell(
+    insert(
         "scratch",
         statfs(scratch)
             .ok()
             .map(|answer| file_system(answer.f_type)),
     );
-    tell("cgroup", Some(cgroup().to_owned()));
+    insert("cgroup", Some(cgroup().to_owned()));
     for (name, argument) in PROGRAMS {
         let version = first_line_of(name, argument).await;
-        tell(
+        insert(
             name,
             Some(version.unwrap_or_else(|| "not there".to_owned())),
         );

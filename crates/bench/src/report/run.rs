@@ -1,4 +1,4 @@
-//! How a run was asked for, and what its figures can bear.
+//! The options of a run, and how reliable its figures are.
 
 use serde::Serialize;
 

@@ -82,7 +82,7 @@ fn write_rows(out: &mut String, group: &Group) -> std::fmt::Result {
     }
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     lines.extend(measured.iter().map(|row| cells(group, row)));
-    if group.subject().is_none() {
+    if group.target().is_none() {
         for line in &mut lines {
             line[7].clear();
         }

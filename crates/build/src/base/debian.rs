@@ -23,9 +23,9 @@ use super::image;
 use crate::{
     durable,
     job::Job,
-    journal::Journal,
     key::Key,
     problem::{Doing, Problem, Result},
+    step_log::StepLog,
 };
 
 /// Below the templates' folder.
@@ -43,7 +43,7 @@ pub(super) async fn make(
     job: &Job,
     packages: &[String],
     forced: bool,
-    journal: &Journal,
+    step_log: &StepLog,
 ) -> Result<Image> {
     check(packages)?;
     let sources = tokio::task::spawn_blocking(sources::of_this_machine)
@@ -57,25 +57,25 @@ pub(super) async fn make(
     let week = week.to_string();
     parts.push(&week);
     let key = Key::base(&job.request.tenant, &parts);
-    let folder = job.shop.config.templates_dir.join(FOLDER);
+    let folder = job.context.config.templates_dir.join(FOLDER);
     let place = folder.clone();
     durable::blocking(move || durable::make_private(&place))
         .await
         .doing("make a folder for Debian")?;
-    let _one_at_a_time = job.shop.steps.lock(&key).await;
+    let _one_at_a_time = job.context.steps.lock(&key).await;
     let archive = folder.join(format!("{key}.tar"));
     if forced || !tokio::fs::try_exists(&archive).await.unwrap_or(false) {
-        journal.info(&format!(
+        step_log.info(&format!(
             "mmdebstrap {}: this takes a minute",
             sources.suite
         ));
         let new = Unfinished(folder.join(format!("{}.new", uuid::Uuid::new_v4())));
-        bootstrap(&sources, packages, &new.0, journal).await?;
+        bootstrap(&sources, packages, &new.0, step_log).await?;
         tokio::fs::rename(&new.0, &archive)
             .await
             .doing("keep what mmdebstrap made")?;
     }
-    image::import(job, &archive, journal).await
+    image::import(job, &archive, step_log).await
 }
 
 /// Removes archives that were made longer ago; the image store has what came out of them. Blocking.
@@ -107,8 +107,8 @@ fn check(packages: &[String]) -> Result<()> {
             && name.bytes().all(plain)
     };
     match packages.iter().find(|name| !valid(name)) {
-        Some(name) => Err(Problem::told(format!("{name:?} is no name of a package"))),
-        None if packages.len() > MOST_PACKAGES => Err(Problem::told(format!(
+        Some(name) => Err(Problem::user(format!("{name:?} is no name of a package"))),
+        None if packages.len() > MOST_PACKAGES => Err(Problem::user(format!(
             "more than {MOST_PACKAGES} packages at once"
         ))),
         None => Ok(()),
@@ -119,7 +119,7 @@ async fn bootstrap(
     sources: &sources::Sources,
     packages: &[String],
     target: &Path,
-    journal: &Journal,
+    step_log: &StepLog,
 ) -> Result<()> {
     // Mounts and processes of its own: when it is stopped, nothing of it stays on the machine.
     // It dies with the server, and what it unpacks lies in our own folder, where the next start
@@ -157,11 +157,11 @@ async fn bootstrap(
         .map_err(|error| Problem::internal("start unshare for mmdebstrap", error))?;
     let stderr = child.stderr.take();
     let ran = timeout(LIMIT, async {
-        let tail = told(stderr, journal).await;
+        let tail = log_output(stderr, step_log).await;
         (child.wait().await, tail)
     });
     let (status, tail) = ran.await.map_err(|_| {
-        Problem::told(format!(
+        Problem::user(format!(
             "mmdebstrap took longer than {} minutes: are the package sources reachable?",
             LIMIT.as_secs() / 60
         ))
@@ -170,12 +170,12 @@ async fn bootstrap(
         return Ok(());
     }
     if which("mmdebstrap").is_none() {
-        return Err(Problem::told(
+        return Err(Problem::user(
             "mmdebstrap is not installed on the server: run `apt install mmdebstrap` there, or \
              start from an image",
         ));
     }
-    Err(Problem::told(format!(
+    Err(Problem::user(format!(
         "mmdebstrap failed (is the server offline?): {}",
         tail.join(" / ")
     )))
@@ -207,12 +207,12 @@ impl Drop for Scratch {
 }
 
 /// Everything that is said, as lines of the log; returns the last ones.
-async fn told(stream: Option<impl AsyncRead + Unpin>, journal: &Journal) -> Vec<String> {
+async fn log_output(stream: Option<impl AsyncRead + Unpin>, step_log: &StepLog) -> Vec<String> {
     let mut tail = Vec::new();
     let Some(stream) = stream else { return tail };
     let mut lines = BufReader::new(stream).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        journal.info(&line);
+        step_log.info(&line);
         if tail.len() == TAIL {
             tail.remove(0);
         }

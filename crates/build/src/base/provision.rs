@@ -1,21 +1,21 @@
-//! Makes an image fit for sandboxes: the default user, sudo, and the programs that E2B's clients
+//! Makes an image usable for sandboxes: the default user, sudo, and the programs that E2B's clients
 //! expect.
 
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use soulbox_guest::{CopyIn, OutputStream};
+use soulbox_envd_client::{CopyRequest, OutputStream};
 use soulbox_image::Image;
 use soulbox_types::Limits;
 
-use super::{aside::Aside, image};
+use super::{image, script_log::ScriptLog};
 use crate::{
-    job::{Ground, Job},
-    journal::Journal,
+    job::{Job, StageState},
     problem::{Doing, Problem, Result},
-    room::Room,
     scripts,
     state::{DEFAULT_USER, STANDARD_PATH, State},
+    step_log::StepLog,
+    step_sandbox::StepSandbox,
 };
 
 /// Package managers over slow mirrors.
@@ -49,15 +49,15 @@ const OPTIONAL: [(&str, &str); 4] = [
     ("pgrep", "ready commands that wait for a process will fail"),
 ];
 
-/// What is brought along from the host.
-struct Luggage {
+/// Files of the host that are copied into the image.
+struct HostFiles {
     sudo: Vec<u8>,
     authorities: Option<Vec<u8>>,
 }
 
-impl Luggage {
-    async fn pack(job: &Job) -> Result<Self> {
-        let config = &job.shop.config;
+impl HostFiles {
+    async fn read(job: &Job) -> Result<Self> {
+        let config = &job.context.config;
         let sudo = tokio::fs::read(&config.sudo).await;
         let authorities = match &config.ca_bundle {
             Some(path) => {
@@ -74,7 +74,7 @@ impl Luggage {
         })
     }
 
-    /// Another one when provisioning would give another result.
+    /// Changes when provisioning would give another result.
     fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         for part in [
@@ -95,30 +95,32 @@ pub(super) async fn provision(
     name: &str,
     image: Image,
     forced: bool,
-    journal: &Journal,
-) -> Result<Ground> {
-    let luggage = Luggage::pack(job).await?;
-    let mut ground = image::ground(job, &image);
-    let key = ground.key.then(&["provision", &luggage.fingerprint()]);
-    let steps = &job.shop.steps;
+    step_log: &StepLog,
+) -> Result<StageState> {
+    let host_files = HostFiles::read(job).await?;
+    let mut stage_state = image::image_state(job, &image);
+    let key = stage_state
+        .key
+        .then(&["provision", &host_files.fingerprint()]);
+    let steps = &job.context.steps;
     let _one_at_a_time = steps.lock(&key).await;
     let found = if forced { None } else { steps.find(&key).await };
     let label = format!("FROM {name}");
-    journal.begins(&label, key.short(), found.is_some());
+    step_log.begins(&label, key.short(), found.is_some());
     let done = if let Some(done) = found {
         done
     } else {
-        let room = Room::open(job, &ground, limits(job), journal).await?;
-        journal.info("making the image fit for sandboxes");
-        run(&room, &luggage, journal).await?;
+        let sandbox = StepSandbox::open(job, &stage_state, limits(job), step_log).await?;
+        step_log.info("making the image fit for sandboxes");
+        run(&sandbox, &host_files, step_log).await?;
         let draft = steps.begin(&key);
-        let added = room.export(draft.path()).await?;
-        let state = state(ground.state.clone(), luggage.authorities.is_some());
+        let added = sandbox.export(draft.path()).await?;
+        let state = state(stage_state.state.clone(), host_files.authorities.is_some());
         let done = steps.finish(draft, state, added, label, false).await;
         done.doing("keep the prepared image")?
     };
-    ground.advance(&key, done);
-    Ok(ground)
+    stage_state.advance(&key, done);
+    Ok(stage_state)
 }
 
 fn limits(job: &Job) -> Limits {
@@ -148,53 +150,53 @@ fn state(mut state: State, own_authorities: bool) -> State {
     state
 }
 
-async fn run(room: &Room, luggage: &Luggage, journal: &Journal) -> Result<()> {
-    let facts = room
+async fn run(sandbox: &StepSandbox, host_files: &HostFiles, step_log: &StepLog) -> Result<()> {
+    let facts = sandbox
         .script(scripts::FACTS, &[])
         .await
         .map_err(|problem| match problem {
-            Problem::Told(reason) => Problem::told(format!(
+            Problem::User(reason) => Problem::user(format!(
                 "the image cannot be used: sandboxes need a shell (/bin/sh) and an account named \
                  root in it ({reason})"
             )),
             internal @ Problem::Internal { .. } => internal,
         })?;
     if !facts.exit.is_success() {
-        return Err(Problem::told(format!(
+        return Err(Problem::user(format!(
             "the image cannot be used: its shell does not work: {}",
             facts.reason()
         )));
     }
     let lacks = |what: &str| facts.stdout.lines().any(|line| line == what);
     if lacks("os-release") {
-        return Err(Problem::told(
+        return Err(Problem::user(
             "the image cannot be used: it has no /etc/os-release, so it is not a Linux \
              distribution; start from one, such as debian or alpine",
         ));
     }
-    if let Some(authorities) = &luggage.authorities {
-        put(room, AUTHORITIES, authorities).await?;
+    if let Some(authorities) = &host_files.authorities {
+        put(sandbox, AUTHORITIES, authorities).await?;
     }
     let our_sudo = lacks("sudo");
     if our_sudo {
-        put(room, "/usr/bin/sudo", &luggage.sudo).await?;
+        put(sandbox, "/usr/bin/sudo", &host_files.sudo).await?;
     }
     let sudo = if our_sudo { "sudo" } else { "" };
-    let mut said = Aside::new(journal);
+    let mut script_log = ScriptLog::new(step_log);
     let args = [DEFAULT_USER, sudo];
-    let mut output = |_: OutputStream, bytes: &[u8]| said.add(bytes);
-    let ran = room.script_to(scripts::PROVISION, &args, &mut output, LIMIT);
+    let mut output = |_: OutputStream, bytes: &[u8]| script_log.add(bytes);
+    let ran = sandbox.script_with_output(scripts::PROVISION, &args, &mut output, LIMIT);
     let exit = ran.await?;
     if !exit.is_success() {
-        said.show();
-        return Err(Problem::told(format!(
+        script_log.show();
+        return Err(Problem::user(format!(
             "preparing the image failed: {exit}; the lines above say where"
         )));
     }
-    let facts = room.script(scripts::FACTS, &[]).await?;
+    let facts = sandbox.script(scripts::FACTS, &[]).await?;
     for (program, without) in OPTIONAL {
         if facts.stdout.lines().any(|line| line == program) {
-            journal.warn(&format!(
+            step_log.warn(&format!(
                 "the image has no {program} and it could not be installed: {without}"
             ));
         }
@@ -203,7 +205,7 @@ async fn run(room: &Room, luggage: &Luggage, journal: &Journal) -> Result<()> {
 }
 
 /// One file of ours, for root alone to change.
-async fn put(room: &Room, path: &str, content: &[u8]) -> Result<()> {
+async fn put(sandbox: &StepSandbox, path: &str, content: &[u8]) -> Result<()> {
     const NAME: &str = "file";
     let mut header = tar::Header::new_gnu();
     header.set_uid(0);
@@ -216,14 +218,14 @@ async fn put(room: &Room, path: &str, content: &[u8]) -> Result<()> {
         .append_data(&mut header, NAME, content)
         .and_then(|()| archive.into_inner());
     let archive = std::io::Cursor::new(packed.doing("pack a file for the image")?);
-    let copy = CopyIn {
+    let copy = CopyRequest {
         src: NAME.to_owned(),
         dest: path.to_owned(),
         owner: "0:0".to_owned(),
         workdir: "/".to_owned(),
         user: "root".to_owned(),
-        ..CopyIn::default()
+        ..CopyRequest::default()
     };
-    let copied = room.guest.copy_in(&copy, archive).await;
+    let copied = sandbox.envd.copy_in(&copy, archive).await;
     copied.map_err(|error| Problem::internal("put a file into the image", error))
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use soulbox_guest::{Error as GuestError, GuestExit};
+use soulbox_envd_client::{Error as EnvdError, ProcessExit};
 use soulbox_types::StartCommand;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    job::{Ground, Job},
-    journal::Journal,
+    job::{Job, StageState},
     problem::{Problem, Result},
-    room::{Room, broken},
     state::State,
     step::user_command,
+    step_log::StepLog,
+    step_sandbox::{StepSandbox, envd_problem},
 };
 
 const READY_LIMIT: Duration = Duration::from_mins(10);
@@ -21,20 +21,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) async fn check(
     job: &Job,
-    ground: &Ground,
+    stage_state: &StageState,
     command: &StartCommand,
-    journal: &Journal,
+    step_log: &StepLog,
 ) -> Result<()> {
-    let room = Room::open(job, ground, job.request.limits, journal).await?;
-    let state = &ground.state;
-    let ready = wait_until_ready(&room, state, &command.ready, journal);
+    let sandbox = StepSandbox::open(job, stage_state, job.request.limits, step_log).await?;
+    let state = &stage_state.state;
+    let ready = wait_until_ready(&sandbox, state, &command.ready, step_log);
     if command.start.is_empty() {
-        journal.info(&format!("ready command: {}", command.ready));
+        step_log.info(&format!("ready command: {}", command.ready));
         return ready.await;
     }
-    journal.info(&format!("start command: {}", command.start));
-    journal.info(&format!("ready command: {}", command.ready));
-    let started = start(&room, state, &command.start, journal);
+    step_log.info(&format!("start command: {}", command.start));
+    step_log.info(&format!("ready command: {}", command.ready));
+    let started = start(&sandbox, state, &command.start, step_log);
     tokio::pin!(ready, started);
     tokio::select! {
         // A start command that has failed and a ready command that succeeds anyway: failed.
@@ -48,10 +48,15 @@ pub(super) async fn check(
 }
 
 /// Returns when it has ended well; what runs on ends with the sandbox.
-async fn start(room: &Room, state: &State, command: &str, journal: &Journal) -> Result<()> {
-    let mut output = journal.output();
-    let ran = room
-        .guest
+async fn start(
+    sandbox: &StepSandbox,
+    state: &State,
+    command: &str,
+    step_log: &StepLog,
+) -> Result<()> {
+    let mut output = step_log.output();
+    let ran = sandbox
+        .envd
         .run(
             &user_command(state, command, &state.user),
             &mut |stream, bytes| output.add(stream, bytes),
@@ -59,55 +64,55 @@ async fn start(room: &Room, state: &State, command: &str, journal: &Journal) -> 
         )
         .await;
     let failed = |reason: String| {
-        Problem::told(format!(
+        Problem::user(format!(
             "start command failed: error running start command: {reason}"
         ))
     };
     match ran {
         Ok(exit) if exit.is_success() => Ok(()),
         Ok(exit) => {
-            if room.ran_out_of_memory().await {
-                let most = room.limits.memory_mib;
-                journal.warn(&format!(
+            if sandbox.ran_out_of_memory().await {
+                let most = sandbox.limits.memory_mib;
+                step_log.warn(&format!(
                     "the start command needs more than {most} MiB of memory"
                 ));
             }
             Err(failed(exit.to_string()))
         }
-        Err(GuestError::TooSlow { .. }) => Ok(()),
-        Err(error) => Err(failed(broken(error).to_string())),
+        Err(EnvdError::TooSlow { .. }) => Ok(()),
+        Err(error) => Err(failed(envd_problem(error).to_string())),
     }
 }
 
 async fn wait_until_ready(
-    room: &Room,
+    sandbox: &StepSandbox,
     state: &State,
     command: &str,
-    journal: &Journal,
+    step_log: &StepLog,
 ) -> Result<()> {
     let command = user_command(state, command, &state.user);
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
     let mut last = String::from("it was never tried");
-    let failed = |reason: String| Problem::told(format!("ready command failed: {reason}"));
+    let failed = |reason: String| Problem::user(format!("ready command failed: {reason}"));
     while let Some(left) = READY_LIMIT
         .checked_sub(start.elapsed())
         .filter(|left| !left.is_zero())
     {
         let mut tail = Tail::default();
-        let ran = room
-            .guest
+        let ran = sandbox
+            .envd
             .run(&command, &mut |_, bytes| tail.add(bytes), left)
             .await;
         match ran {
-            Ok(GuestExit::Code(0)) => {
+            Ok(ProcessExit::Code(0)) => {
                 let seconds = start.elapsed().as_secs_f64();
-                journal.info(&format!("ready after {seconds:.1} s"));
+                step_log.info(&format!("ready after {seconds:.1} s"));
                 return Ok(());
             }
             Ok(exit) => last = format!("{exit}, {:?}", tail.text()),
-            Err(GuestError::TooSlow { .. }) => break,
-            Err(error) => return Err(failed(broken(error).to_string())),
+            Err(EnvdError::TooSlow { .. }) => break,
+            Err(error) => return Err(failed(envd_problem(error).to_string())),
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

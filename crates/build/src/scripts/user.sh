@@ -1,5 +1,5 @@
 set -eu
-# $1: an account's name or number. Makes it where there is none, and tells its name; `new` or `same`
+# $1: an account's name or number. Makes it where there is none, and prints its name; `new` or `same`
 # before it says whether files were changed.
 if [ ! -r /etc/passwd ]; then
   : > /etc/passwd

@@ -1,4 +1,4 @@
-# $1: a directory, absolute. $2: to whom it belongs when it is new. Tells `new` or `same`.
+# $1: a directory, absolute. $2: to whom it belongs when it is new. Prints `new` or `same`.
 set -eu
 if [ -d "$1" ]; then
   cd "$1"

@@ -1,18 +1,18 @@
 //! COPY: `[source, destination, owner, mode]`, from uploaded files, a stage or an image.
 
-use soulbox_guest::{CopyIn, Error as GuestError};
+use soulbox_envd_client::{CopyRequest, Error as EnvdError};
 use soulbox_types::Limits;
 
 use super::Outcome;
 use crate::{
     Step,
     expand::expand,
-    job::{Ground, Job},
-    journal::Journal,
+    job::{Job, StageState},
     problem::{Doing, Problem, Result},
-    room::{Room, broken},
     scripts,
     state::{State, clean},
+    step_log::StepLog,
+    step_sandbox::{StepSandbox, envd_problem},
 };
 
 /// One stream each.
@@ -20,61 +20,66 @@ const MOST_MATCHES: usize = 500;
 
 pub(super) async fn run(
     job: &Job,
-    room: Room,
+    sandbox: StepSandbox,
     state: State,
     step: &Step,
-    source: Option<&Ground>,
-    journal: &Journal,
+    source: Option<&StageState>,
+    step_log: &StepLog,
 ) -> Result<Outcome> {
     let argument = |at: usize| step.args.get(at).map_or("", String::as_str);
     let (src, dest) = (argument(0), argument(1));
     if src.is_empty() || dest.is_empty() {
-        return Err(Problem::told("COPY needs a source and a destination"));
+        return Err(Problem::user("COPY needs a source and a destination"));
     }
-    let copy = CopyIn {
+    let copy = CopyRequest {
         src: src.to_owned(),
         dest: expand(dest, &state.env)?,
         owner: expand(argument(2), &state.env)?,
         mode: argument(3).to_owned(),
         workdir: match &state.workdir {
             Some(path) => path.clone(),
-            None => home(&room, &state.user).await?,
+            None => home(&sandbox, &state.user).await?,
         },
         user: state.user.clone(),
         keep_owners: false,
     };
-    let copied = tokio::time::timeout(job.shop.config.step_limit, async {
+    let copied = tokio::time::timeout(job.context.config.step_limit, async {
         match source {
-            None => from_upload(job, &room, &copy, step).await,
-            Some(source) => between(job, source, &room, copy, journal).await,
+            None => from_upload(job, &sandbox, &copy, step).await,
+            Some(source) => between(job, source, &sandbox, copy, step_log).await,
         }
     });
     copied.await.unwrap_or_else(|_| {
-        Err(Problem::told(format!(
+        Err(Problem::user(format!(
             "failed to move files in sandbox: it took longer than {} s",
-            job.shop.config.step_limit.as_secs()
+            job.context.config.step_limit.as_secs()
         )))
     })?;
     Ok(Outcome {
         state,
         changed: true,
-        room: Some(room),
+        sandbox: Some(sandbox),
     })
 }
 
-async fn from_upload(job: &Job, room: &Room, copy: &CopyIn, step: &Step) -> Result<()> {
+async fn from_upload(
+    job: &Job,
+    sandbox: &StepSandbox,
+    copy: &CopyRequest,
+    step: &Step,
+) -> Result<()> {
     let Some(hash) = &step.files_hash else {
-        return Err(Problem::told(
+        return Err(Problem::user(
             "COPY has no files: its filesHash is missing; use a newer client",
         ));
     };
-    let path = job.shop.files.path(&job.request.tenant, hash);
-    let path = path.ok_or_else(|| Problem::told(format!("{hash:?} is no hash of files")))?;
+    let path = job.context.files.path(&job.request.tenant, hash);
+    let path = path.ok_or_else(|| Problem::user(format!("{hash:?} is no hash of files")))?;
     // Also a use: it stays for the next build.
-    let _held = job.shop.leases.hold([path.clone()]);
+    let _held = job.context.leases.hold([path.clone()]);
     let file = match tokio::fs::File::open(&path).await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Problem::told(format!(
+            return Err(Problem::user(format!(
                 "the files of '{}' were not uploaded: build again",
                 copy.src
             )));
@@ -85,16 +90,16 @@ async fn from_upload(job: &Job, room: &Room, copy: &CopyIn, step: &Step) -> Resu
     if let Ok(file) = touched.try_into_std() {
         let _only_lives_shorter = file.set_modified(std::time::SystemTime::now());
     }
-    room.guest.copy_in(copy, file).await.map_err(failed)
+    sandbox.envd.copy_in(copy, file).await.map_err(failed)
 }
 
 /// Streams a tar out of a sandbox of the source and into ours.
 async fn between(
     job: &Job,
-    source: &Ground,
-    room: &Room,
-    copy: CopyIn,
-    journal: &Journal,
+    source: &StageState,
+    sandbox: &StepSandbox,
+    copy: CopyRequest,
+    step_log: &StepLog,
 ) -> Result<()> {
     let limits = Limits {
         // Nothing runs in it but the reading.
@@ -102,7 +107,7 @@ async fn between(
         memory_mib: 256,
         ..job.request.limits
     };
-    let from = Room::open(job, source, limits, journal).await?;
+    let from = StepSandbox::open(job, source, limits, step_log).await?;
     let path = clean(&copy.src);
     let (paths, into) = if path.contains(['*', '?', '[']) {
         (matches(&from, &path).await?, "/")
@@ -110,49 +115,49 @@ async fn between(
         (vec![path], "")
     };
     for path in paths {
-        let tree = from.guest.tree(&path).await.map_err(|error| {
-            Problem::told(match error {
-                GuestError::Refused { message, .. } => {
+        let tree = from.envd.tree(&path).await.map_err(|error| {
+            Problem::user(match error {
+                EnvdError::Refused { message, .. } => {
                     format!("failed to move files in sandbox: '{path}': {message}")
                 }
-                other => format!("failed to move files in sandbox: {}", broken(other)),
+                other => format!("failed to move files in sandbox: {}", envd_problem(other)),
             })
         })?;
-        let copy = CopyIn {
+        let copy = CopyRequest {
             // The archive is what was asked for.
             src: String::new(),
             dest: format!("{}{into}", copy.dest),
             keep_owners: true,
             ..copy.clone()
         };
-        let copied = room.guest.copy_in(&copy, tree).await;
+        let copied = sandbox.envd.copy_in(&copy, tree).await;
         copied.map_err(failed)?;
     }
     Ok(())
 }
 
 /// What a pattern means in a sandbox: its own shell knows.
-async fn matches(room: &Room, pattern: &str) -> Result<Vec<String>> {
-    let told = |reason: &str| {
-        Problem::told(format!(
+async fn matches(sandbox: &StepSandbox, pattern: &str) -> Result<Vec<String>> {
+    let problem = |reason: &str| {
+        Problem::user(format!(
             "failed to move files in sandbox: '{pattern}': {reason}"
         ))
     };
-    let ran = room.script(scripts::MATCHES, &[pattern]).await?;
+    let ran = sandbox.script(scripts::MATCHES, &[pattern]).await?;
     let paths: Vec<_> = ran.stdout.lines().map(str::to_owned).collect();
     if paths.is_empty() {
-        return Err(told("nothing has such a name"));
+        return Err(problem("nothing has such a name"));
     }
     if paths.len() > MOST_MATCHES {
-        return Err(told(&format!(
+        return Err(problem(&format!(
             "more than {MOST_MATCHES} have such a name: copy their directory"
         )));
     }
     Ok(paths)
 }
 
-async fn home(room: &Room, user: &str) -> Result<String> {
-    let ran = room.script(scripts::HOME, &[user]).await?;
+async fn home(sandbox: &StepSandbox, user: &str) -> Result<String> {
+    let ran = sandbox.script(scripts::HOME, &[user]).await?;
     let home = ran.stdout.trim_end_matches('\n');
     if ran.exit.is_success() && home.starts_with('/') {
         Ok(home.to_owned())
@@ -161,15 +166,15 @@ async fn home(room: &Room, user: &str) -> Result<String> {
     }
 }
 
-fn failed(error: GuestError) -> Problem {
+fn failed(error: EnvdError) -> Problem {
     let reason = match error {
         // envd says itself what failed.
-        GuestError::Refused { message, .. } if message.starts_with("failed to ") => {
-            return Problem::told(message);
+        EnvdError::Refused { message, .. } if message.starts_with("failed to ") => {
+            return Problem::user(message);
         }
-        GuestError::Refused { message, .. } => message,
-        GuestError::Archive(error) => format!("the files cannot be read: {error}"),
-        other => broken(other).to_string(),
+        EnvdError::Refused { message, .. } => message,
+        EnvdError::Archive(error) => format!("the files cannot be read: {error}"),
+        other => envd_problem(other).to_string(),
     };
-    Problem::told(format!("failed to move files in sandbox: {reason}"))
+    Problem::user(format!("failed to move files in sandbox: {reason}"))
 }

@@ -12,7 +12,7 @@ const MOST_IN_ALL: usize = 1 << 20;
 /// Each value sees what stands before it.
 pub(super) fn apply(state: &mut State, args: &[String]) -> Result<()> {
     if args.is_empty() || !args.len().is_multiple_of(2) {
-        return Err(Problem::told(format!(
+        return Err(Problem::user(format!(
             "ENV needs names and values in turn, but has {} arguments",
             args.len()
         )));
@@ -20,11 +20,11 @@ pub(super) fn apply(state: &mut State, args: &[String]) -> Result<()> {
     for pair in args.chunks_exact(2) {
         let (name, value) = (&pair[0], &pair[1]);
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(Problem::told(format!("{name:?} cannot name a variable")));
+            return Err(Problem::user(format!("{name:?} cannot name a variable")));
         }
         let value = expand(value, &state.env)?;
         if value.contains('\0') {
-            return Err(Problem::told(format!(
+            return Err(Problem::user(format!(
                 "the value of {name} holds a NUL character"
             )));
         }
@@ -35,7 +35,7 @@ pub(super) fn apply(state: &mut State, args: &[String]) -> Result<()> {
             .map(|(name, value)| name.len() + value.len())
             .sum();
         if all > MOST_IN_ALL {
-            return Err(Problem::told(format!(
+            return Err(Problem::user(format!(
                 "all variables together are longer than {MOST_IN_ALL} bytes"
             )));
         }

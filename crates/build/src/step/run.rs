@@ -1,32 +1,32 @@
 //! RUN: `[command]` or `[command, user]`.
 
-use soulbox_guest::Error as GuestError;
+use soulbox_envd_client::Error as EnvdError;
 
 use super::{Outcome, user_command};
 use crate::{
     job::Job,
-    journal::Journal,
     problem::{Problem, Result},
-    room::{Room, broken},
     state::State,
+    step_log::StepLog,
+    step_sandbox::{StepSandbox, envd_problem},
 };
 
 pub(super) async fn run(
     job: &Job,
-    room: Room,
+    sandbox: StepSandbox,
     state: State,
     args: &[String],
-    journal: &Journal,
+    step_log: &StepLog,
 ) -> Result<Outcome> {
     let Some(command) = args.first().filter(|command| !command.is_empty()) else {
-        return Err(Problem::told("RUN needs a command"));
+        return Err(Problem::user("RUN needs a command"));
     };
     let given = args.get(1).filter(|user| !user.is_empty());
     let user = given.unwrap_or(&state.user);
-    let limit = job.shop.config.step_limit;
-    let mut output = journal.output();
-    let exit = room
-        .guest
+    let limit = job.context.config.step_limit;
+    let mut output = step_log.output();
+    let exit = sandbox
+        .envd
         .run(
             &user_command(&state, command, user),
             &mut |stream, bytes| output.add(stream, bytes),
@@ -35,24 +35,24 @@ pub(super) async fn run(
         .await;
     drop(output);
     let failed =
-        |reason: String| Problem::told(format!("failed to run command '{command}': {reason}"));
+        |reason: String| Problem::user(format!("failed to run command '{command}': {reason}"));
     match exit {
         Ok(exit) if exit.is_success() => Ok(Outcome {
             state,
             changed: true,
-            room: Some(room),
+            sandbox: Some(sandbox),
         }),
         Ok(exit) => {
-            if room.ran_out_of_memory().await {
-                journal.warn(&format!(
+            if sandbox.ran_out_of_memory().await {
+                step_log.warn(&format!(
                     "processes were killed because they needed more than {} MiB of memory: \
                      build with a higher memoryMB",
-                    room.limits.memory_mib
+                    sandbox.limits.memory_mib
                 ));
             }
             Err(failed(exit.to_string()))
         }
-        Err(error @ (GuestError::Protocol(_) | GuestError::Archive(_))) => Err(broken(error)),
-        Err(error) => Err(failed(broken(error).to_string())),
+        Err(error @ (EnvdError::Protocol(_) | EnvdError::Archive(_))) => Err(envd_problem(error)),
+        Err(error) => Err(failed(envd_problem(error).to_string())),
     }
 }

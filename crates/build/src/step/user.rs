@@ -5,32 +5,36 @@ use super::Outcome;
 use crate::{
     expand::expand,
     problem::{Problem, Result},
-    room::Room,
     scripts,
     state::State,
+    step_sandbox::StepSandbox,
 };
 
 const LONGEST_NAME: usize = 32;
 
-pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result<Outcome> {
+pub(super) async fn run(
+    sandbox: StepSandbox,
+    mut state: State,
+    args: &[String],
+) -> Result<Outcome> {
     let Some(given) = args.first().filter(|name| !name.is_empty()) else {
-        return Err(Problem::told("USER needs a name"));
+        return Err(Problem::user("USER needs a name"));
     };
     let expanded = expand(given, &state.env)?;
     let name = expanded
         .split_once(':')
         .map_or(&*expanded, |(name, _)| name);
     let failed =
-        |reason: String| Problem::told(format!("failed to create user '{given}': {reason}"));
+        |reason: String| Problem::user(format!("failed to create user '{given}': {reason}"));
     if !valid(name) {
         return Err(failed(
             "a name has letters, digits, '-', '_' and '.', and starts with a letter, a digit or '_'"
                 .to_owned(),
         ));
     }
-    let ran = room.script(scripts::USER, &[name]).await;
+    let ran = sandbox.script(scripts::USER, &[name]).await;
     let ran = ran.map_err(|problem| match problem {
-        Problem::Told(reason) => failed(reason),
+        Problem::User(reason) => failed(reason),
         internal @ Problem::Internal { .. } => internal,
     })?;
     let answer = ran.stdout.trim().split_once(' ');
@@ -40,7 +44,7 @@ pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result
             Ok(Outcome {
                 state,
                 changed: change == "new",
-                room: Some(room),
+                sandbox: Some(sandbox),
             })
         }
         _ => Err(failed(ran.reason())),

@@ -4,24 +4,30 @@ use super::Outcome;
 use crate::{
     expand::expand,
     problem::{Problem, Result},
-    room::Room,
     scripts,
     state::State,
+    step_sandbox::StepSandbox,
 };
 
-pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result<Outcome> {
+pub(super) async fn run(
+    sandbox: StepSandbox,
+    mut state: State,
+    args: &[String],
+) -> Result<Outcome> {
     let Some(path) = args.first().filter(|path| !path.is_empty()) else {
-        return Err(Problem::told("WORKDIR needs a path"));
+        return Err(Problem::user("WORKDIR needs a path"));
     };
     let path = state.resolve(&expand(path, &state.env)?, "/");
     let failed =
-        |reason: String| Problem::told(format!("failed to create workdir '{path}': {reason}"));
+        |reason: String| Problem::user(format!("failed to create workdir '{path}': {reason}"));
     if path.contains('\0') {
         return Err(failed("the path holds a NUL character".to_owned()));
     }
-    let ran = room.script(scripts::WORKDIR, &[&path, &state.user]).await;
+    let ran = sandbox
+        .script(scripts::WORKDIR, &[&path, &state.user])
+        .await;
     let ran = ran.map_err(|problem| match problem {
-        Problem::Told(reason) => failed(reason),
+        Problem::User(reason) => failed(reason),
         internal @ Problem::Internal { .. } => internal,
     })?;
     if !ran.exit.is_success() {
@@ -31,6 +37,6 @@ pub(super) async fn run(room: Room, mut state: State, args: &[String]) -> Result
     Ok(Outcome {
         state,
         changed: ran.stdout.trim() != "same",
-        room: Some(room),
+        sandbox: Some(sandbox),
     })
 }

@@ -363,7 +363,7 @@ async fn garbage_collection_leaves_what_templates_stand_on() {
         .builder
         .collect_garbage(vec![template.clone()])
         .await;
-    machine.templates.lend((*template).clone());
+    machine.templates.add_temporary((*template).clone());
     assert_eq!(machine.say(&template, "cat /tmp/x").await, "here\n");
     machine.templates.forget(&template.build_id).unwrap();
     machine.builder.collect_garbage(Vec::new()).await;

@@ -15,12 +15,14 @@ use soulbox_build::{
     Base, BuildFailure, BuildLog, BuildRequest, Builder, BuilderConfig, Builds, Stage, Step,
     StepKind,
 };
-use soulbox_guest::{Guest, GuestCommand, NodeDial};
+use soulbox_envd_client::{CommandSpec, EnvdClient, NodeDial};
+use soulbox_host_template::{HostOptions, prepare_host};
 use soulbox_image::{ImageConfig, ImageStore};
-use soulbox_jail::{Jail, JailConfig};
+use soulbox_jail::Jail;
+use soulbox_machine::{Instance, MachineConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{LogLevel, Node};
-use soulbox_template::{HostOptions, Template, Templates, prepare_host};
+use soulbox_template::{Template, Templates};
 use soulbox_types::{
     EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
     TemplateId, TenantId, UnixMillis,
@@ -45,12 +47,14 @@ impl Drop for Machine {
         let Ok(text) = fs_err::read(self.folder.path().join("instance.json")) else {
             return;
         };
-        let instance: soulbox_jail::Instance = serde_json::from_slice(&text).unwrap();
+        let instance: Instance = serde_json::from_slice(&text).unwrap();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.unwrap().block_on(Jail::remove_traces(&instance));
+            runtime
+                .unwrap()
+                .block_on(soulbox_machine::Machine::remove_traces(&instance));
         })
         .join()
         .unwrap();
@@ -66,7 +70,7 @@ impl Machine {
         }
         let folder = tempfile::tempdir().unwrap();
         let data_dir = folder.path().to_owned();
-        let programs = soulbox_embed::install(&data_dir.join("bin")).unwrap();
+        let programs = soulbox_guest_programs::install(&data_dir.join("bin")).unwrap();
         let options = HostOptions {
             include_opt: false,
             sudo: programs.sudo.clone(),
@@ -76,19 +80,20 @@ impl Machine {
         let templates = Arc::new(Templates::open(data_dir.join("templates/builds")).unwrap());
         templates.set_own(base.clone());
         let sudo = programs.sudo.clone();
-        let jail = Jail::open(JailConfig {
+        let machine = soulbox_machine::Machine::open(MachineConfig {
             sandboxes_dir: data_dir.join("sandboxes"),
             volumes_dir: data_dir.join("volumes"),
             data_dir: data_dir.clone(),
-            templates: Arc::clone(&templates),
             programs,
             network_range: None,
             open_ranges: Vec::new(),
             pool: 1,
             max_sandboxes: 16,
+            disk_sizes: vec![base.limits.disk_mib],
         })
         .await
         .unwrap();
+        let jail = Jail::open(machine).unwrap();
         let node = LocalNode::open(
             NodeConfig {
                 sandboxes_dir: data_dir.join("sandboxes"),
@@ -179,24 +184,25 @@ impl Machine {
     }
 
     pub(crate) async fn say_as(&self, template: &Template, script: &str, user: &str) -> String {
-        self.tell(template, GuestCommand::login_shell(script, user))
+        self.tell(template, CommandSpec::login_shell(script, user))
             .await
     }
 
     /// Where there is no bash.
     pub(crate) async fn say_with(&self, template: &Template, shell: &str, script: &str) -> String {
-        let command = GuestCommand {
+        let command = CommandSpec {
             program: shell.to_owned(),
-            ..GuestCommand::login_shell(script, "")
+            ..CommandSpec::login_shell(script, "")
         };
         self.tell(template, command).await
     }
 
-    async fn tell(&self, template: &Template, command: GuestCommand) -> String {
+    async fn tell(&self, template: &Template, command: CommandSpec) -> String {
         let now = UnixMillis::now();
         let spec = SandboxSpec {
             id: SandboxId::random(),
             tenant: tenant(),
+            tier: soulbox_types::Tier::default(),
             template: template.id.clone(),
             build: Some(template.build_id.clone()),
             purpose: Purpose::User,
@@ -216,7 +222,7 @@ impl Machine {
         };
         self.node.create(spec.clone()).await.unwrap();
         let node = Arc::clone(&self.node) as Arc<dyn Node>;
-        let guest = Guest::new(Arc::new(NodeDial::new(node, spec.id.clone())), &spec);
+        let guest = EnvdClient::new(Arc::new(NodeDial::new(node, spec.id.clone())), &spec);
         let mut text = Vec::new();
         guest
             .run(

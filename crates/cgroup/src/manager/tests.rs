@@ -200,21 +200,21 @@ fn a_fence_is_written_in_the_words_of_v2_and_never_below_what_is_in_use() {
     );
     fake.put("soulbox-t/pids.current", "12\n");
     let manager = fake.manager();
-    let mut fence = crate::FenceLimits {
+    let mut slice_limits = crate::SliceLimits {
         memory_bytes: 500,
         pids: 1000,
         cpu_weight: 50,
     };
-    assert!(manager.set_fence(&fence).is_empty());
+    assert!(manager.set_slice(&slice_limits).is_empty());
     assert_eq!(fake.get("soulbox-t/memory.max"), "500");
     assert_eq!(fake.get("soulbox-t/pids.max"), "1000");
     assert_eq!(fake.get("soulbox-t/cpu.weight"), "50");
-    let used = |exact_from| manager.fence_use(exact_from).unwrap().memory_bytes;
+    let used = |exact_from| manager.slice_use(exact_from).unwrap().memory_bytes;
     assert_eq!((used(800), used(700)), (700, 400));
-    assert_eq!(manager.fence_use(0).unwrap().pids, 12);
+    assert_eq!(manager.slice_use(0).unwrap().pids, 12);
 
-    fence.memory_bytes = 300;
-    let refused = manager.set_fence(&fence);
+    slice_limits.memory_bytes = 300;
+    let refused = manager.set_slice(&slice_limits);
     assert!(
         matches!(refused[..], [Error::MemoryInUse { used: 400, .. }]),
         "{refused:?}"

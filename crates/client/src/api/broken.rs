@@ -15,12 +15,12 @@ use crate::{
     transport,
 };
 
-/// Between two pieces of a disk.
+/// Between two chunks of a disk.
 const IDLE_LIMIT: Duration = Duration::from_mins(1);
 const HEAD: usize = 16;
-const LONGEST_PIECE: u64 = 16 << 20;
+const MAX_CHUNK: u64 = 16 << 20;
 
-/// A disk as it comes: what of it is not a hole.
+/// A disk image as a stream of its chunks that are not holes.
 #[derive(Debug)]
 pub struct Disk {
     body: Incoming,
@@ -29,7 +29,7 @@ pub struct Disk {
 
 /// A part of a disk.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum DiskChunk {
     Data {
         start: u64,
         data: Bytes,
@@ -41,10 +41,10 @@ pub enum Piece {
 }
 
 impl Disk {
-    pub async fn next(&mut self) -> Result<Piece> {
+    pub async fn next(&mut self) -> Result<DiskChunk> {
         loop {
-            if let Some(piece) = take_piece(&mut self.come)? {
-                return Ok(piece);
+            if let Some(chunk) = take_chunk(&mut self.come)? {
+                return Ok(chunk);
             }
             let frame = timeout(IDLE_LIMIT, self.body.frame()).await;
             let frame = frame.map_err(|_| Error::protocol("the disk does not come any more"))?;
@@ -62,16 +62,16 @@ impl Disk {
 }
 
 /// `None`: more must come first.
-fn take_piece(come: &mut BytesMut) -> Result<Option<Piece>> {
+fn take_chunk(come: &mut BytesMut) -> Result<Option<DiskChunk>> {
     let Some((mut head, rest)) = come.split_at_checked(HEAD) else {
         return Ok(None);
     };
     let (start, length) = (head.get_u64(), head.get_u64());
-    if length > LONGEST_PIECE {
-        return Err(Error::protocol("a piece of the disk is too long"));
+    if length > MAX_CHUNK {
+        return Err(Error::protocol("a chunk of the disk is too long"));
     }
     if length == 0 {
-        return Ok(Some(Piece::End { length: start }));
+        return Ok(Some(DiskChunk::End { length: start }));
     }
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if rest.len() < length {
@@ -79,7 +79,7 @@ fn take_piece(come: &mut BytesMut) -> Result<Option<Piece>> {
     }
     come.advance(HEAD);
     let data = come.split_to(length).freeze();
-    Ok(Some(Piece::Data { start, data }))
+    Ok(Some(DiskChunk::Data { start, data }))
 }
 
 impl Client {
@@ -126,25 +126,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_taken_when_they_are_whole_and_never_too_long() {
+    fn chunks_are_taken_when_they_are_whole_and_never_too_long() {
         let mut come = BytesMut::new();
-        let mut piece = [7_u64.to_be_bytes(), 3_u64.to_be_bytes()].concat();
-        piece.extend_from_slice(b"abc");
-        for byte in &piece {
-            assert_eq!(take_piece(&mut come).unwrap(), None);
+        let mut chunk = [7_u64.to_be_bytes(), 3_u64.to_be_bytes()].concat();
+        chunk.extend_from_slice(b"abc");
+        for byte in &chunk {
+            assert_eq!(take_chunk(&mut come).unwrap(), None);
             come.extend_from_slice(&[*byte]);
         }
         let data = Bytes::from_static(b"abc");
         assert_eq!(
-            take_piece(&mut come).unwrap(),
-            Some(Piece::Data { start: 7, data })
+            take_chunk(&mut come).unwrap(),
+            Some(DiskChunk::Data { start: 7, data })
         );
         come.extend_from_slice(&[9_u64.to_be_bytes(), 0_u64.to_be_bytes()].concat());
         assert_eq!(
-            take_piece(&mut come).unwrap(),
-            Some(Piece::End { length: 9 })
+            take_chunk(&mut come).unwrap(),
+            Some(DiskChunk::End { length: 9 })
         );
         let mut long = BytesMut::from(&[0xff; HEAD][..]);
-        assert!(take_piece(&mut long).is_err());
+        assert!(take_chunk(&mut long).is_err());
     }
 }

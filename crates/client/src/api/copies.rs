@@ -1,4 +1,4 @@
-//! What stands on a sandbox's files: forks and snapshots.
+//! Copies of a sandbox's files: forks and snapshots.
 
 use http::{Method, StatusCode};
 use serde::Deserialize;

@@ -13,14 +13,14 @@ const MAX_PAGES: usize = 1000;
 
 impl Client {
     /// Returns when the sandbox answers.
-    pub async fn create(&self, wish: &CreateSandbox) -> Result<Sandbox> {
+    pub async fn create(&self, request: &CreateSandbox) -> Result<Sandbox> {
         let what = "creating the sandbox";
         parse(
             &self
                 .call(
                     Method::POST,
                     "/v2/sandboxes",
-                    json(wish)?,
+                    json(request)?,
                     what,
                     CREATE_LIMIT,
                 )

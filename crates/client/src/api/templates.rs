@@ -63,9 +63,9 @@ impl Client {
         Ok(())
     }
 
-    pub async fn request_build(&self, wish: &RequestBuild) -> Result<RequestedBuild> {
+    pub async fn request_build(&self, request: &RequestBuild) -> Result<RequestedBuild> {
         let what = "asking for the build";
-        let body = json(wish)?;
+        let body = json(request)?;
         parse(
             &self
                 .call(Method::POST, "/v3/templates", body, what, CALL_LIMIT)
@@ -123,14 +123,19 @@ impl Client {
         }
     }
 
-    pub async fn start_build(&self, template: &str, build: &str, wish: &StartBuild) -> Result<()> {
+    pub async fn start_build(
+        &self,
+        template: &str,
+        build: &str,
+        request: &StartBuild,
+    ) -> Result<()> {
         let path = format!(
             "/v2/templates/{}/builds/{}",
             segment(template),
             segment(build)
         );
         let what = "starting the build";
-        self.call(Method::POST, &path, json(wish)?, what, CALL_LIMIT)
+        self.call(Method::POST, &path, json(request)?, what, CALL_LIMIT)
             .await?;
         Ok(())
     }

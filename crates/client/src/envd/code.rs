@@ -12,7 +12,7 @@ use crate::{Error, Result, transport};
 /// Where the code interpreter of E2B's templates listens.
 const PORT: u16 = 49_999;
 
-/// What came of a piece of code.
+/// The result of a piece of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeOutcome {
     /// The last expression, as text.
@@ -24,11 +24,11 @@ pub struct CodeOutcome {
 impl Envd {
     /// Runs it in the default context and waits for its end.
     pub async fn run_code(&self, code: &str, limit: Duration) -> Result<CodeOutcome> {
-        let wish = json!({ "code": code, "context_id": null, "language": null, "env_vars": null });
+        let body = json!({ "code": code, "context_id": null, "language": null, "env_vars": null });
         let request = self
             .request_to(PORT, Method::POST, "/execute")?
             .header(header::CONTENT_TYPE, "application/json")
-            .body(transport::full(encode(&wish)?))
+            .body(transport::full(encode(&body)?))
             .map_err(|error| Error::protocol(error.to_string()))?;
         let answer = self
             .transport

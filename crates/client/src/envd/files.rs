@@ -113,7 +113,7 @@ impl Envd {
     }
 
     /// Writes a whole file, with its missing parents. Any length; ends early when no byte moves
-    /// for a minute. Whoever knows the `length` should tell it: without one the body goes in HTTP's
+    /// for a minute. Callers that know the `length` should pass it: without one the body goes in HTTP's
     /// chunks, and everybody on its way takes them apart and puts them together again.
     pub async fn upload(
         &self,

@@ -81,7 +81,7 @@ impl Messages {
     /// comes with the last frame or right after it.
     async fn give_back(&mut self) {
         let rest = async { while let Some(Ok(_)) = self.body.frame().await {} };
-        // Whoever dawdles here has told everything: only the connection is lost.
+        // A server that is slow here has sent everything: only the connection is lost.
         timeout(GIVE_BACK_LIMIT, rest).await.ok();
     }
 

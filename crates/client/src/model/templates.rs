@@ -9,7 +9,7 @@ use soulbox_types::Secret;
 
 use super::Resources;
 
-/// A wish for a build, before any file is sent.
+/// A request for a build, before any file is sent.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestBuild {

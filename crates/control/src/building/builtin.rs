@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use super::{
     BuildInfo,
-    library::Built,
     log::BuildLogPage,
-    workshop::{Job, Workshop},
+    scheduler::{BuildScheduler, Job},
+    templates::Built,
 };
 use crate::{BuiltIn, Control, Error, Result, committed::follow, reference::DEFAULT_TAG};
 
@@ -31,9 +31,9 @@ const RETRY_AFTER: Duration = Duration::from_mins(1);
 impl Control {
     /// Builds it, unless that is done or under way.
     pub async fn build_builtin(self: &Arc<Self>, name: &str) -> Result<BuildInfo> {
-        let workshop = Arc::clone(self.workshop()?);
-        let definition = workshop.builtin(name).ok_or_else(|| {
-            let known: Vec<_> = workshop.config.builtins.iter().map(|b| &*b.name).collect();
+        let scheduler = Arc::clone(self.scheduler()?);
+        let definition = scheduler.builtin(name).ok_or_else(|| {
+            let known: Vec<_> = scheduler.config.builtins.iter().map(|b| &*b.name).collect();
             Error::UnknownBuiltIn {
                 name: name.to_owned(),
                 known: known.join(", "),
@@ -41,21 +41,21 @@ impl Control {
         })?;
         let (control, name) = (Arc::clone(self), name.to_owned());
         let work = async move {
-            let _writing = control.shelf.writing.lock().await;
-            let built = control.library.by_global_name(&name);
+            let _writing = control.snapshots.writing.lock().await;
+            let built = control.templates.by_global_name(&name);
             let built = built.ok_or(Error::TemplateNotFound(name))?;
             if let Some(row) = current(&built, &definition) {
                 return Ok(info(row));
             }
-            control.launch_builtin(&workshop, &built, definition).await
+            control.launch_builtin(&scheduler, &built, definition).await
         };
         self.finish(work.in_current_span()).await
     }
 
-    /// With the shelf's lock held.
+    /// With the catalog's lock held.
     async fn launch_builtin(
         &self,
-        workshop: &Arc<Workshop>,
+        scheduler: &Arc<BuildScheduler>,
         built: &Built,
         definition: BuiltIn,
     ) -> Result<BuildInfo> {
@@ -66,6 +66,7 @@ impl Control {
             status: BuildStatus::Building,
             tags: vec![DEFAULT_TAG.to_owned()],
             limits: definition.limits,
+            tier: None,
             version: Some(definition.version.clone()),
             reason: None,
             created_at: now,
@@ -80,21 +81,21 @@ impl Control {
                 build = row.id,
                 "building a template of the server"
             );
-            workshop.launch(job(built, row.clone(), definition, false));
-            self.library.add(&built.row, row.clone());
+            scheduler.launch(job(built, row.clone(), definition, false));
+            self.templates.add(&built.row, row.clone());
         })?;
         Ok(info(&row))
     }
 
     pub(crate) fn resume_builtin(&self, built: &Built, row: BuildRow) -> Result<()> {
-        let workshop = self.workshop()?;
+        let scheduler = self.scheduler()?;
         let name = built.row.name.as_deref().unwrap_or_default();
-        let definition = workshop
+        let definition = scheduler
             .builtin(name)
             .filter(|definition| row.version.as_ref() == Some(&definition.version));
         let definition = definition
             .ok_or_else(|| Error::Invalid("the definition of the template changed".to_owned()))?;
-        workshop.launch(job(built, row, definition, true));
+        scheduler.launch(job(built, row, definition, true));
         Ok(())
     }
 
@@ -104,18 +105,18 @@ impl Control {
         name: &str,
         patience: Duration,
     ) -> Result<()> {
-        let workshop = Arc::clone(self.workshop()?);
-        let definition = workshop
+        let scheduler = Arc::clone(self.scheduler()?);
+        let definition = scheduler
             .builtin(name)
             .ok_or_else(|| Error::TemplateNotFound(name.to_owned()))?;
         if let Some(failed) = self.recent_failure(name, &definition) {
             return Err(failed);
         }
         let build = self.build_builtin(name).await?;
-        if let Some(running) = workshop.running(&build.row.id) {
+        if let Some(running) = scheduler.running(&build.row.id) {
             drop(timeout(patience, running.ended.cancelled()).await);
         }
-        let built = self.library.by_global_name(name);
+        let built = self.templates.by_global_name(name);
         let row = built.as_ref().and_then(|built| built.build(&build.row.id));
         match row.map(|row| (row.status, &row.reason)) {
             Some((BuildStatus::Ready, _)) => Ok(()),
@@ -131,7 +132,7 @@ impl Control {
     }
 
     fn recent_failure(&self, name: &str, definition: &BuiltIn) -> Option<Error> {
-        let built = self.library.by_global_name(name)?;
+        let built = self.templates.by_global_name(name)?;
         let newest = built.newest()?;
         let reason = newest.reason.as_ref()?;
         let again = newest.finished_at?.plus(RETRY_AFTER);
@@ -154,18 +155,18 @@ impl Control {
 
     /// Builds the new form of one that is being used in its old form.
     pub(crate) fn renew_builtin(self: &Arc<Self>, template: &TemplateId) {
-        let Some(workshop) = &self.workshop else {
+        let Some(scheduler) = &self.scheduler else {
             return;
         };
-        let owner = self.library.owner(template);
+        let owner = self.templates.owner(template);
         if owner.is_none_or(|owner| owner.as_str() != SERVER_TENANT) {
             return;
         }
-        let Some(built) = self.library.by_id(template.as_str()) else {
+        let Some(built) = self.templates.by_id(template.as_str()) else {
             return;
         };
         let name = built.row.global_name.clone().unwrap_or_default();
-        let Some(definition) = workshop.builtin(&name) else {
+        let Some(definition) = scheduler.builtin(&name) else {
             return;
         };
         if current(&built, &definition).is_some()
@@ -184,16 +185,16 @@ impl Control {
     /// Of a template that has no build yet.
     pub(crate) fn unbuilt_limits(&self, built: &Built) -> Limits {
         let name = built.row.global_name.as_deref().unwrap_or_default();
-        let definition = self.workshop.as_ref().and_then(|w| w.builtin(name));
+        let definition = self.scheduler.as_ref().and_then(|w| w.builtin(name));
         definition.map_or(self.config.default_limits, |definition| definition.limits)
     }
 
     /// After a start: every definition has its name.
     pub(crate) async fn name_builtins(&self) -> Result<()> {
-        let Some(workshop) = &self.workshop else {
+        let Some(scheduler) = &self.scheduler else {
             return Ok(());
         };
-        for definition in &workshop.config.builtins {
+        for definition in &scheduler.config.builtins {
             let name = &definition.name;
             let row = TemplateRow {
                 id: id_of(name)?,
@@ -206,14 +207,14 @@ impl Control {
                 created_at: UnixMillis::now(),
                 deleted_at: None,
             };
-            match self.library.by_global_name(name) {
+            match self.templates.by_global_name(name) {
                 Some(taken) if taken.row.id != row.id => {
                     tracing::warn!(name, "a tenant's template has the name of a built-in one");
                 }
                 Some(_) => {}
                 None => {
                     let written = self.store.insert_template(&row).await;
-                    follow(written, || self.library.insert(row))?;
+                    follow(written, || self.templates.insert(row))?;
                 }
             }
         }
@@ -221,7 +222,7 @@ impl Control {
     }
 }
 
-impl Workshop {
+impl BuildScheduler {
     fn builtin(&self, name: &str) -> Option<BuiltIn> {
         let all = self.config.builtins.iter();
         all.clone().find(|builtin| builtin.name == name).cloned()

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use soulbox_types::{Secret, TemplateId, TenantId, UnixMillis};
 
-use super::wish::check_hash;
+use super::definition::check_hash;
 use crate::{Control, Error, Reference, Result, Tenant, template::Found};
 
 const LINK_LIFE: Duration = Duration::from_hours(1);
@@ -31,7 +31,7 @@ pub struct UploadTicket {
 
 impl Control {
     pub async fn file_link(&self, tenant: &Tenant, template: &str, hash: &str) -> Result<FileLink> {
-        let workshop = self.workshop()?;
+        let scheduler = self.scheduler()?;
         check_hash("the hash", hash)?;
         let reference = Reference::parse(template)?;
         let id = match self.look_up_template(tenant, &reference)? {
@@ -42,7 +42,7 @@ impl Control {
         let expires = UnixMillis::now().plus(LINK_LIFE).0;
         let signature = self.upload_signature(&tenant.id, &id, hash, expires);
         Ok(FileLink {
-            present: workshop.config.builder.has_files(&tenant.id, hash).await,
+            present: scheduler.config.builder.has_files(&tenant.id, hash).await,
             path: format!(
                 "/templates/{id}/files/{hash}?expires={expires}&signature={}",
                 signature.expose()
@@ -55,10 +55,10 @@ impl Control {
         ticket: &UploadTicket,
         upload: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<()> {
-        let workshop = self.workshop()?;
+        let scheduler = self.scheduler()?;
         check_hash("the hash", &ticket.hash)?;
         let built = self
-            .library
+            .templates
             .by_id(&ticket.template)
             .ok_or(Error::UploadLink)?;
         let (tenant, id) = (&built.row.tenant, &built.row.id);
@@ -66,7 +66,7 @@ impl Control {
         if !signature.matches(&ticket.signature) || ticket.expires <= UnixMillis::now().0 {
             return Err(Error::UploadLink);
         }
-        let received = workshop
+        let received = scheduler
             .config
             .builder
             .receive_files(tenant, &ticket.hash, upload.boxed());

@@ -13,7 +13,7 @@ use soulbox_store::{BuildRow, BuildStatus};
 use soulbox_types::{Chain, TemplateId, UnixMillis};
 use tokio::time::timeout;
 
-use super::{library::Built, workshop::Workshop};
+use super::{scheduler::BuildScheduler, templates::Built};
 use crate::{Control, Result, committed::follow};
 
 const COLLECT_LIMIT: Duration = Duration::from_hours(1);
@@ -34,7 +34,7 @@ impl Drop for Collecting {
 impl Control {
     /// Without making anybody wait. One at a time.
     pub(crate) fn collect_later(self: &Arc<Self>) {
-        let Some(workshop) = self.workshop.clone() else {
+        let Some(scheduler) = self.scheduler.clone() else {
             return;
         };
         if self.collecting.swap(true, Ordering::AcqRel) {
@@ -45,22 +45,22 @@ impl Control {
         self.in_background(async move {
             let _collecting = collecting;
             if let Some(control) = control.upgrade()
-                && let Err(error) = control.collect(&workshop).await
+                && let Err(error) = control.collect(&scheduler).await
             {
                 tracing::warn!(error = %Chain(&error), "could not remove builds that nothing needs");
             }
         });
     }
 
-    async fn collect(&self, workshop: &Workshop) -> Result<()> {
+    async fn collect(&self, scheduler: &BuildScheduler) -> Result<()> {
         self.end_abandoned().await?;
         if self.node.keeps_unknown() {
             // What cannot be read may stand on any of them.
             tracing::warn!("no builds are removed while something that is kept cannot be read");
             return Ok(());
         }
-        for build in self.library.take_unused(|| self.used_builds()) {
-            let (templates, id) = (Arc::clone(&workshop.config.templates), build.id.clone());
+        for build in self.templates.take_unused(|| self.used_builds()) {
+            let (templates, id) = (Arc::clone(&scheduler.config.templates), build.id.clone());
             let forgotten = tokio::task::spawn_blocking(move || templates.forget(&id)).await;
             if let Ok(Err(error)) = forgotten {
                 tracing::warn!(build = build.id, error = %Chain(&error), "could not remove a build");
@@ -69,13 +69,13 @@ impl Control {
             self.store.mark_build_removed(&build.id).await?;
             tracing::info!(template = %build.template, build = build.id, "build removed");
         }
-        for built in self.library.all() {
-            self.forget_old(workshop, &built).await?;
+        for built in self.templates.all() {
+            self.forget_old(scheduler, &built).await?;
         }
-        let templates = &workshop.config.templates;
+        let templates = &scheduler.config.templates;
         let used = self.used_builds();
         let keep = used.iter().filter_map(|build| templates.build(build));
-        let collecting = workshop.config.builder.collect_garbage(keep.collect());
+        let collecting = scheduler.config.builder.collect_garbage(keep.collect());
         if timeout(COLLECT_LIMIT, collecting).await.is_err() {
             tracing::warn!("collecting the garbage of builds takes too long");
         }
@@ -106,7 +106,10 @@ impl Control {
             };
             (!ours, name.to_owned())
         });
-        let held = built.builds.iter().filter(|b| self.library.is_held(&b.id));
+        let held = built
+            .builds
+            .iter()
+            .filter(|b| self.templates.is_held(&b.id));
         let held = held.map(|_| (true, "that is being made".to_owned()));
         let mut users: Vec<_> = running.chain(held).collect();
         users.sort();
@@ -114,9 +117,9 @@ impl Control {
     }
 
     async fn end_abandoned(&self) -> Result<()> {
-        let _writing = self.shelf.writing.lock().await;
+        let _writing = self.snapshots.writing.lock().await;
         let now = UnixMillis::now();
-        for build in self.library.all().iter().flat_map(|built| &built.builds) {
+        for build in self.templates.all().iter().flat_map(|built| &built.builds) {
             if build.status == BuildStatus::Waiting && build.created_at.plus(UPLOAD_TIME) < now {
                 self.cancel_waiting(build, "it was never started").await?;
             }
@@ -124,7 +127,7 @@ impl Control {
         Ok(())
     }
 
-    async fn forget_old(&self, workshop: &Workshop, built: &Built) -> Result<()> {
+    async fn forget_old(&self, scheduler: &BuildScheduler, built: &Built) -> Result<()> {
         let now = UnixMillis::now();
         let deleted = built.row.deleted_at.is_some();
         let tagged = |build: &BuildRow| built.tags.values().any(|tag| tag.build == build.id);
@@ -137,27 +140,27 @@ impl Control {
             };
             let old = build.finished_at.is_some_and(|at| at.plus(HISTORY) < now);
             if useless && (old || deleted) {
-                self.forget_build(workshop, &built.row.id, &build.id)
+                self.forget_build(scheduler, &built.row.id, &build.id)
                     .await?;
                 left -= 1;
             }
         }
         if deleted && left == 0 {
             let forgotten = self.store.forget_template(&built.row.id).await;
-            follow(forgotten, || self.library.forget(&built.row.id))?;
+            follow(forgotten, || self.templates.forget(&built.row.id))?;
         }
         Ok(())
     }
 
     async fn forget_build(
         &self,
-        workshop: &Workshop,
+        scheduler: &BuildScheduler,
         template: &TemplateId,
         build: &str,
     ) -> Result<()> {
         let forgotten = self.store.forget_build(build).await;
-        follow(forgotten, || self.library.forget_build(template, build))?;
-        let log = workshop.log_file(build);
+        follow(forgotten, || self.templates.forget_build(template, build))?;
+        let log = scheduler.log_file(build);
         let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(log)).await;
         if let Ok(Err(error)) = removed
             && error.kind() != std::io::ErrorKind::NotFound

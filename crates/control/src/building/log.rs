@@ -218,20 +218,20 @@ pub(crate) fn read(
         }
         return lines.take(limit, |_| true);
     }
-    let told = |entry: &BuildLogEntry| entry.level >= level;
+    let described = |entry: &BuildLogEntry| entry.level >= level;
     match page {
         BuildLogPage::FromIndex { mut index, limit } => lines.take(limit, |entry| {
-            let here = told(entry) && index == 0;
-            index -= usize::from(told(entry) && index > 0);
+            let here = described(entry) && index == 0;
+            index -= usize::from(described(entry) && index > 0);
             here
         }),
         BuildLogPage::Forward { from, limit } => lines.take(limit, |entry| {
-            told(entry) && from.is_none_or(|from| entry.at >= from)
+            described(entry) && from.is_none_or(|from| entry.at >= from)
         }),
         BuildLogPage::Backward { before, limit } => {
             let mut last = VecDeque::new();
             while let Some(entry) = lines.next()? {
-                if told(&entry) && before.is_none_or(|before| entry.at < before) {
+                if described(&entry) && before.is_none_or(|before| entry.at < before) {
                     last.push_front(entry);
                     last.truncate(limit);
                 }

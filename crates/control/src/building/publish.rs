@@ -6,7 +6,7 @@ use soulbox_store::BuildStatus;
 use soulbox_types::UnixMillis;
 use tracing::Instrument;
 
-use super::library::Built;
+use super::templates::Built;
 use crate::{
     Control, Error, Reference, Result, Template, Tenant,
     committed::{follow, held},
@@ -33,7 +33,7 @@ impl Control {
     ) -> Result<Template> {
         let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
         let work = async move {
-            let _writing = control.shelf.writing.lock().await;
+            let _writing = control.snapshots.writing.lock().await;
             let built = control.own_template(&tenant, &reference)?;
             let global = match published {
                 None => None,
@@ -45,7 +45,7 @@ impl Control {
                 .store
                 .publish_template(id, public, global.as_deref())
                 .await;
-            let published = || control.library.publish(id, public, global.as_deref());
+            let published = || control.templates.publish(id, public, global.as_deref());
             let built = follow(written, published)?;
             let built = built.ok_or(Error::TemplateNotFound(reference.name))?;
             Ok(control.describe(&built))
@@ -62,15 +62,15 @@ impl Control {
     ) -> Result<()> {
         let (control, tenant, reference) = (Arc::clone(self), tenant.clone(), reference.clone());
         let work = async move {
-            let writing = control.shelf.writing.lock().await;
+            let writing = control.snapshots.writing.lock().await;
             let built = control.own_template(&tenant, &reference)?;
-            if let Some(users) = snapshot::told(&control.users_of_template(&built)) {
+            if let Some(users) = snapshot::described(&control.users_of_template(&built)) {
                 let template = reference.name;
                 return Err(Error::TemplateInUse { template, users });
             }
             let at = UnixMillis::now();
             let deleted = held(control.store.delete_template(&built.row.id, at).await)?;
-            control.library.delete(&built.row.id, at);
+            control.templates.delete(&built.row.id, at);
             for build in &built.builds {
                 if build.status == BuildStatus::Waiting {
                     control
@@ -111,7 +111,7 @@ impl Control {
 
     fn claim_global(&self, built: &Built) -> Result<String> {
         let name = built.row.name.clone().unwrap_or_default();
-        let other = self.library.by_global_name(&name);
+        let other = self.templates.by_global_name(&name);
         let taken = other.is_some_and(|other| other.row.id != built.row.id);
         if taken || self.catalogue.named(&name) {
             return Err(Error::NameTaken {

@@ -11,8 +11,8 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::{
-    library::Built,
-    workshop::{CANCELLED, Workshop},
+    scheduler::{BuildScheduler, CANCELLED},
+    templates::Built,
 };
 use crate::{
     Control, Error, Reference, Resources, Result, Tenant, committed::follow,
@@ -29,7 +29,7 @@ const MOST_TAGS: usize = 100;
 
 /// What a client tells before it uploads files.
 #[derive(Debug, Clone, Default)]
-pub struct BuildAsk {
+pub struct BuildRequest {
     /// With a tag or without.
     pub name: String,
     pub tags: Vec<String>,
@@ -51,17 +51,21 @@ pub struct Asked {
 impl Control {
     /// Another build of the tenant's template of this name, which is made when it is absent.
     /// Earlier builds of the same tags that were never started are cancelled.
-    pub async fn request_build(self: &Arc<Self>, tenant: &Tenant, ask: BuildAsk) -> Result<Asked> {
-        let workshop = Arc::clone(self.workshop()?);
-        let reference = own_reference(tenant, &ask.name)?;
-        let tags = tags_of(&reference, &ask.tags)?;
-        let limits = self.build_limits(&workshop, ask.resources)?;
+    pub async fn request_build(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        request: BuildRequest,
+    ) -> Result<Asked> {
+        let scheduler = Arc::clone(self.scheduler()?);
+        let reference = own_reference(tenant, &request.name)?;
+        let tags = tags_of(&reference, &request.tags)?;
+        let limits = self.build_limits(&scheduler, request.resources)?;
         let (control, tenant) = (Arc::clone(self), tenant.clone());
         let work = async move {
-            let _writing = control.shelf.writing.lock().await;
+            let _writing = control.snapshots.writing.lock().await;
             let template = control.template_to_build(&tenant, &reference.name)?;
-            control.check_build_places(&workshop, &tenant)?;
-            if control.library.count(&tenant.id, BuildStatus::Waiting) >= MOST_WAITING {
+            control.check_build_places(&scheduler, &tenant)?;
+            if control.templates.count(&tenant.id, BuildStatus::Waiting) >= MOST_WAITING {
                 return Err(Error::TooManyBuilds(MOST_WAITING));
             }
             control.supersede(&template.id, &tags).await?;
@@ -71,6 +75,7 @@ impl Control {
                 status: BuildStatus::Waiting,
                 tags,
                 limits,
+                tier: None,
                 version: None,
                 reason: None,
                 created_at: UnixMillis::now(),
@@ -79,7 +84,7 @@ impl Control {
                 removed: false,
             };
             let written = control.store.insert_build(&template, &build).await;
-            follow(written, || control.library.add(&template, build.clone()))?;
+            follow(written, || control.templates.add(&template, build.clone()))?;
             tracing::info!(template = %template.id, build = build.id, "build asked for");
             Ok(Asked {
                 template: template.id,
@@ -92,30 +97,32 @@ impl Control {
         self.finish(work.in_current_span()).await
     }
 
-    pub(crate) fn workshop(&self) -> Result<&Arc<Workshop>> {
-        self.workshop.as_ref().ok_or(Error::NoBuilder)
+    pub(crate) fn scheduler(&self) -> Result<&Arc<BuildScheduler>> {
+        self.scheduler.as_ref().ok_or(Error::NoBuilder)
     }
 
     /// The row of the tenant's template, known or new.
     fn template_to_build(&self, tenant: &Tenant, name: &str) -> Result<TemplateRow> {
-        if let Some(own) = self.library.by_name(&tenant.id, name) {
+        if let Some(own) = self.templates.by_name(&tenant.id, name) {
             return Ok(own.row);
         }
-        if self.shelf.row_named(&tenant.id, name).is_some() {
+        if self.snapshots.row_named(&tenant.id, name).is_some() {
             return Err(Error::NameTaken {
                 name: name.to_owned(),
                 by: "a snapshot of yours",
             });
         }
-        match self.library.by_id(name) {
+        match self.templates.by_id(name) {
             Some(own) if own.row.tenant == tenant.id => return Ok(own.row),
             Some(_) => return Err(taken_as_id(name)),
-            None if self.catalogue.by_id(name).is_some() || self.shelf.by_id(name).is_some() => {
+            None if self.catalogue.by_id(name).is_some()
+                || self.snapshots.by_id(name).is_some() =>
+            {
                 return Err(taken_as_id(name));
             }
             None => {}
         }
-        if self.library.of(&tenant.id).len() >= MOST_TEMPLATES {
+        if self.templates.of(&tenant.id).len() >= MOST_TEMPLATES {
             return Err(Error::Invalid(format!(
                 "a team has at most {MOST_TEMPLATES} templates: delete some"
             )));
@@ -131,18 +138,22 @@ impl Control {
         })
     }
 
-    pub(crate) fn check_build_places(&self, workshop: &Workshop, tenant: &Tenant) -> Result<()> {
-        let limit = workshop.config.max_per_tenant;
-        let building = self.library.count(&tenant.id, BuildStatus::Building);
+    pub(crate) fn check_build_places(
+        &self,
+        scheduler: &BuildScheduler,
+        tenant: &Tenant,
+    ) -> Result<()> {
+        let limit = scheduler.config.max_per_tenant;
+        let building = self.templates.count(&tenant.id, BuildStatus::Building);
         if building >= limit {
             return Err(Error::TooManyBuilds(limit));
         }
         Ok(())
     }
 
-    /// With the shelf's lock held.
+    /// With the catalog's lock held.
     async fn supersede(&self, template: &TemplateId, tags: &[String]) -> Result<()> {
-        let Some(built) = self.library.by_id(template.as_str()) else {
+        let Some(built) = self.templates.by_id(template.as_str()) else {
             return Ok(());
         };
         let same = |build: &&BuildRow| {
@@ -155,7 +166,7 @@ impl Control {
         Ok(())
     }
 
-    /// With the shelf's lock held.
+    /// With the catalog's lock held.
     pub(crate) async fn cancel_waiting(&self, build: &BuildRow, why: &str) -> Result<()> {
         self.end_build(build, format!("{CANCELLED}: {why}")).await
     }
@@ -170,7 +181,7 @@ impl Control {
         self.store
             .finish_build(&build.id, Some(&reason), &[], at)
             .await?;
-        self.library.change(&build.template, &build.id, |row| {
+        self.templates.change(&build.template, &build.id, |row| {
             row.status = BuildStatus::Error;
             row.reason = Some(reason);
             row.finished_at = Some(at);
@@ -178,22 +189,22 @@ impl Control {
         Ok(())
     }
 
-    fn build_limits(&self, workshop: &Workshop, wish: Resources) -> Result<Limits> {
+    fn build_limits(&self, scheduler: &BuildScheduler, definition: Resources) -> Result<Limits> {
         let defaults = Limits {
             cpu_millis: DEFAULT_CPU_MILLIS,
             memory_mib: DEFAULT_MEMORY_MIB,
             ..self.config.default_limits
         };
-        check_limits(wish, workshop.config.max_limits)?;
-        Ok(wish.over(defaults, self.config.default_limits))
+        check_limits(definition, scheduler.config.max_limits)?;
+        Ok(definition.over(defaults, self.config.default_limits))
     }
 }
 
 /// E2B's rules for what a template names.
-fn check_limits(wish: Resources, most: Limits) -> Result<()> {
+fn check_limits(definition: Resources, most: Limits) -> Result<()> {
     let no = |message: String| Err(Error::Invalid(message));
     let most_cpus = (most.cpu_millis / 1000).min(MAX_CPUS);
-    match wish.cpu_count {
+    match definition.cpu_count {
         Some(0) => return no("cpuCount must be at least 1".to_owned()),
         Some(cpus) if cpus > most_cpus => {
             return no(format!("cpuCount must be at most {most_cpus}, not {cpus}"));
@@ -203,7 +214,7 @@ fn check_limits(wish: Resources, most: Limits) -> Result<()> {
         }
         _ => {}
     }
-    match wish.memory_mib {
+    match definition.memory_mib {
         Some(memory) if memory < MIN_MEMORY_MIB => {
             return no(format!(
                 "memoryMB must be at least {MIN_MEMORY_MIB}, not {memory}"
@@ -218,7 +229,7 @@ fn check_limits(wish: Resources, most: Limits) -> Result<()> {
         }
         _ => {}
     }
-    match wish.disk_mib {
+    match definition.disk_mib {
         Some(disk) if !(MIN_DISK_MIB..=most.disk_mib).contains(&disk) => no(format!(
             "diskSizeMB must be between {MIN_DISK_MIB} and {}, not {disk}",
             most.disk_mib
@@ -287,7 +298,7 @@ mod tests {
         pids: 1,
     };
 
-    fn wish(cpus: u32, memory: u32) -> Resources {
+    fn definition(cpus: u32, memory: u32) -> Resources {
         Resources {
             cpu_count: Some(cpus),
             memory_mib: Some(memory),
@@ -298,7 +309,7 @@ mod tests {
     #[test]
     fn cpus_are_one_or_even_and_memory_is_even_within_the_maxima() {
         for good in [(1, 128), (2, 512), (8, 4096)] {
-            check_limits(wish(good.0, good.1), MOST).unwrap();
+            check_limits(definition(good.0, good.1), MOST).unwrap();
         }
         for (cpus, memory, why) in [
             (0, 512, "cpuCount must be at least 1"),
@@ -308,7 +319,7 @@ mod tests {
             (2, 513, "memoryMB must be even, not 513"),
             (2, 4098, "memoryMB must be at most 4096, not 4098"),
         ] {
-            let error = check_limits(wish(cpus, memory), MOST).unwrap_err();
+            let error = check_limits(definition(cpus, memory), MOST).unwrap_err();
             assert_eq!(error.to_string(), why);
         }
     }

@@ -7,9 +7,9 @@ use soulbox_build::{Base, Stage};
 use soulbox_template::Template as Description;
 
 use super::{
-    library::BuildHold,
-    wish::{BaseWish, BuildWish},
-    workshop::Stages,
+    definition::{BaseDefinition, BuildDefinition},
+    scheduler::Stages,
+    templates::BuildHold,
 };
 use crate::{Control, Error, Result, Tenant};
 
@@ -22,19 +22,24 @@ struct Below {
 }
 
 impl Control {
-    /// Of a wish that then says exactly which templates it means. Those of the server's own that
+    /// Of a definition that then says exactly which templates it means. Those of the server's own that
     /// are not there yet are built first.
-    pub(crate) fn stages(self: &Arc<Self>, tenant: &Tenant, wish: &mut BuildWish) -> Stages {
-        let resolved = self.resolve_stages(tenant, wish);
+    pub(crate) fn stages(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        definition: &mut BuildDefinition,
+    ) -> Stages {
+        let resolved = self.resolve_stages(tenant, definition);
         let Err(Error::TemplateNotBuilt(_)) = resolved else {
             return std::future::ready(resolved).boxed();
         };
-        let (control, tenant, mut wish) = (Arc::downgrade(self), tenant.clone(), wish.clone());
+        let (control, tenant, mut definition) =
+            (Arc::downgrade(self), tenant.clone(), definition.clone());
         async move {
-            for _ in 0..=wish.stages.len() {
+            for _ in 0..=definition.stages.len() {
                 let control = control.upgrade().ok_or(Error::NoBuilder)?;
-                let patience = control.workshop()?.config.max_duration;
-                match control.resolve_stages(&tenant, &mut wish) {
+                let patience = control.scheduler()?.config.max_duration;
+                match control.resolve_stages(&tenant, &mut definition) {
                     Err(Error::TemplateNotBuilt(name)) => {
                         control.await_builtin(&name, patience).await?;
                     }
@@ -49,26 +54,26 @@ impl Control {
     fn resolve_stages(
         &self,
         tenant: &Tenant,
-        wish: &mut BuildWish,
+        definition: &mut BuildDefinition,
     ) -> Result<(Vec<Stage>, Vec<BuildHold>)> {
         let (mut stages, mut holds) = (Vec::new(), Vec::new());
-        for stage in &mut wish.stages {
+        for stage in &mut definition.stages {
             let base = match &mut stage.base {
-                BaseWish::Image {
+                BaseDefinition::Image {
                     reference,
                     credentials,
                 } => Base::Image {
                     reference: reference.clone(),
                     credentials: credentials.clone(),
                 },
-                BaseWish::Template(name) => {
+                BaseDefinition::Template(name) => {
                     let below = self.template_below(tenant, name)?;
                     *name = below.exact;
                     holds.extend(below.hold);
                     Base::Template(below.description)
                 }
-                BaseWish::Stage(earlier) => Base::Stage(*earlier),
-                BaseWish::Archive(hash) => Base::Archive { hash: hash.clone() },
+                BaseDefinition::Stage(earlier) => Base::Stage(*earlier),
+                BaseDefinition::Archive(hash) => Base::Archive { hash: hash.clone() },
             };
             stages.push(Stage {
                 base,
@@ -79,14 +84,14 @@ impl Control {
     }
 
     fn template_below(&self, tenant: &Tenant, name: &str) -> Result<Below> {
-        let workshop = self.workshop()?;
+        let scheduler = self.scheduler()?;
         let origin = self.origin(tenant, name)?;
         if origin.image.is_some() {
             return Err(Error::Invalid(format!(
                 "'{name}' is a snapshot: a template is built from templates and images only"
             )));
         }
-        let templates = &workshop.config.templates;
+        let templates = &scheduler.config.templates;
         let (description, exact) = match &origin.build {
             Some(build) => (
                 templates.build(build),

@@ -11,10 +11,10 @@ use tracing::Instrument;
 
 use super::{
     builtin::SERVER_TENANT,
-    library::Built,
+    definition::BuildDefinition,
     log::{self, BuildLogEntry, BuildLogPage},
-    wish::BuildWish,
-    workshop::{CANCELLED, Job, Stages, Workshop},
+    scheduler::{BuildScheduler, CANCELLED, Job, Stages},
+    templates::Built,
 };
 use crate::{Control, Error, Reference, Result, Tenant, committed::held, template::Found};
 
@@ -35,31 +35,35 @@ impl Control {
         tenant: &Tenant,
         template: &str,
         build: &str,
-        wish: BuildWish,
+        definition: BuildDefinition,
     ) -> Result<()> {
-        let workshop = Arc::clone(self.workshop()?);
+        let scheduler = Arc::clone(self.scheduler()?);
         let (built, row) = self.own_build(tenant, template, build)?;
         if row.status != BuildStatus::Waiting {
             return Err(not_waiting(&row));
         }
-        wish.check()?;
-        self.check_build_places(&workshop, tenant)?;
+        definition.check()?;
+        self.check_build_places(&scheduler, tenant)?;
         let (control, tenant) = (Arc::clone(self), tenant.clone());
-        let work = async move { control.begin(&workshop, &tenant, built, row, wish).await };
+        let work = async move {
+            control
+                .begin(&scheduler, &tenant, built, row, definition)
+                .await
+        };
         self.finish(work.in_current_span()).await
     }
 
     async fn begin(
         self: &Arc<Self>,
-        workshop: &Arc<Workshop>,
+        scheduler: &Arc<BuildScheduler>,
         tenant: &Tenant,
         built: Built,
         row: BuildRow,
-        mut wish: BuildWish,
+        mut definition: BuildDefinition,
     ) -> Result<()> {
-        let stages = self.stages(tenant, &mut wish);
+        let stages = self.stages(tenant, &mut definition);
         // What is found now holds, whatever its name means after a restart.
-        let request = serde_json::to_string(&wish)
+        let request = serde_json::to_string(&definition)
             .map_err(|_| Error::Internal("a build could not be written down"))?;
         let request = Secret::new(request);
         let sealed = self.vault.seal(&tenant.id, &row.id, &request)?;
@@ -69,14 +73,14 @@ impl Control {
             started_at: Some(at),
             ..row.clone()
         };
-        let _writing = self.shelf.writing.lock().await;
+        let _writing = self.snapshots.writing.lock().await;
         let written = held(self.store.start_build(&row.id, &sealed, at).await)?;
         if matches!(written, Ok(false)) {
             return Err(not_waiting(&row));
         }
-        workshop.launch(job(built.row, started.clone(), wish, stages, false));
+        scheduler.launch(job(built.row, started.clone(), definition, stages, false));
         // In this order: whoever sees that it is being built can cancel it.
-        self.library
+        self.templates
             .change(&row.template, &row.id, |row| *row = started);
         written?;
         Ok(())
@@ -84,7 +88,7 @@ impl Control {
 
     /// After a start: what was being built is built again, or fails with the reason why not.
     pub(crate) async fn resume_builds(self: &Arc<Self>) {
-        let all = self.library.all();
+        let all = self.templates.all();
         let builds = all.iter().flat_map(|built| {
             let builds = built.builds.iter();
             let under_way = builds.filter(|build| build.status == BuildStatus::Building);
@@ -101,7 +105,7 @@ impl Control {
     }
 
     async fn resume_build(self: &Arc<Self>, built: &Built, row: BuildRow) -> Result<()> {
-        let workshop = self.workshop()?;
+        let scheduler = self.scheduler()?;
         if built.row.deleted_at.is_some() {
             return Err(Error::Invalid(CANCELLED.to_owned()));
         }
@@ -113,21 +117,21 @@ impl Control {
             "what was to be built is not there any more",
         ))?;
         let request = self.vault.open(&built.row.tenant, &row.id, &sealed)?;
-        let mut wish: BuildWish = serde_json::from_str(request.expose())
+        let mut definition: BuildDefinition = serde_json::from_str(request.expose())
             .map_err(|_| Error::Internal("what was to be built cannot be read any more"))?;
         let tenant = self.keys.by_id(&built.row.tenant);
         let tenant = tenant.ok_or(Error::Internal("the team of the build is gone"))?;
-        let stages = self.stages(&tenant, &mut wish);
-        workshop.launch(job(built.row.clone(), row, wish, stages, true));
+        let stages = self.stages(&tenant, &mut definition);
+        scheduler.launch(job(built.row.clone(), row, definition, stages, true));
         Ok(())
     }
 
     async fn give_up(&self, row: &BuildRow, error: &Error) {
         tracing::warn!(build = row.id, error = %Chain(error), "a build cannot go on");
         let message = format!("the server was restarted and could not go on: {error}");
-        if let Some(workshop) = &self.workshop {
+        if let Some(scheduler) = &self.scheduler {
             let failure = BuildFailure::new("base", message);
-            workshop.fail(row, failure).await;
+            scheduler.fail(row, failure).await;
         } else if let Err(error) = self.end_build(row, message).await {
             tracing::error!(build = row.id, error = %Chain(&error), "could not record the end of a build");
         }
@@ -149,7 +153,7 @@ impl Control {
         page: BuildLogPage,
         level: LogLevel,
     ) -> Result<Vec<BuildLogEntry>> {
-        let path = self.workshop()?.log_file(&build.row.id);
+        let path = self.scheduler()?.log_file(&build.row.id);
         let reading = tokio::task::spawn_blocking(move || log::read(&path, page, level));
         match reading.await {
             Ok(Ok(entries)) => Ok(entries),
@@ -176,7 +180,7 @@ impl Control {
             BuildStatus::Waiting => {
                 let control = Arc::clone(self);
                 let work = async move {
-                    let _writing = control.shelf.writing.lock().await;
+                    let _writing = control.snapshots.writing.lock().await;
                     control.cancel_waiting(&row, "before it was started").await
                 };
                 self.finish(work.in_current_span()).await
@@ -199,9 +203,9 @@ impl Control {
 
     pub(crate) async fn stop_build(&self, build: &str) {
         let running = self
-            .workshop
+            .scheduler
             .as_ref()
-            .and_then(|workshop| workshop.running(build));
+            .and_then(|scheduler| scheduler.running(build));
         if let Some(running) = running {
             running.cancel.cancel();
             if timeout(CANCEL_LIMIT, running.ended.cancelled())
@@ -248,7 +252,7 @@ fn not_waiting(row: &BuildRow) -> Error {
 fn job(
     template: TemplateRow,
     row: BuildRow,
-    wish: BuildWish,
+    definition: BuildDefinition,
     stages: Stages,
     resumed: bool,
 ) -> Job {
@@ -257,10 +261,10 @@ fn job(
         tenant: template.tenant,
         name: template.name.unwrap_or_default(),
         stages,
-        secrets: wish.secrets(),
-        start: wish.start,
-        ready: wish.ready,
-        force: wish.force,
+        secrets: definition.secrets(),
+        start: definition.start,
+        ready: definition.ready,
+        force: definition.force,
         resumed,
     }
 }

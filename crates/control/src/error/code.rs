@@ -48,6 +48,8 @@ error_codes! {
     ClientOutdated = "client_outdated",
     /// It is part of the protocol, and not built yet.
     NotSupportedYet = "not_supported_yet",
+    /// The isolation tier that was asked for is not available; no weaker one takes its place.
+    TierUnavailable = "tier_unavailable",
     /// No API key was shown, or one that is not valid.
     Unauthenticated = "unauthenticated",
     /// It belongs to another team.

@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sha2::{Digest, Sha256};
-use soulbox_outgoing::{Heads, leads_outside};
+use soulbox_outgoing::{InterimLimit, leads_outside};
 use soulbox_types::Secret;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -155,7 +155,7 @@ async fn exchange<S>(stream: S, mut request: Request<Full<Bytes>>) -> Result<Sta
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let heads = Heads::default();
+    let heads = InterimLimit::default();
     heads.watch(&mut request);
     let stream = TokioIo::new(heads.bound(stream));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;

@@ -1,7 +1,7 @@
 //! Where a webhook goes. Tenants write these addresses: they must not lead into the operator's
 //! own network.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use http::Uri;
 use soulbox_outgoing::is_public;
@@ -37,22 +37,34 @@ impl Target {
         if authority.as_str().contains('@') {
             return Err(bad("it must not contain a user or password"));
         }
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']')
+        // Brackets are for IPv6 addresses, and for nothing else.
+        let host = match authority.host().strip_prefix('[') {
+            Some(rest) => rest
+                .strip_suffix(']')
+                .filter(|host| host.parse::<Ipv6Addr>().is_ok()),
+            None => Some(authority.host()).filter(|host| !host.contains(['[', ']'])),
+        };
+        let host = host
+            .filter(|host| !host.is_empty())
+            .ok_or_else(|| bad("it has no host"))?
             .to_owned();
-        if host.is_empty() {
-            return Err(bad("it has no host"));
-        }
         let address = host.parse::<IpAddr>();
         if !allow_private && address.is_ok_and(|address| !is_public(address)) {
             return Err(bad("private and local addresses are not allowed"));
         }
+        // After the host comes `:` and a port, if anything.
+        let after_host = authority.as_str().strip_prefix(authority.host());
+        let port = match after_host.unwrap_or_default() {
+            "" | ":" if https => 443,
+            "" | ":" => 80,
+            _ => authority
+                .port_u16()
+                .ok_or_else(|| bad("its port is not a number up to 65535"))?,
+        };
         Ok(Self {
             https,
             host,
-            port: authority.port_u16().unwrap_or(if https { 443 } else { 80 }),
+            port,
             authority: authority.as_str().to_owned(),
             path: uri
                 .path_and_query()
@@ -116,6 +128,10 @@ mod tests {
             "http://[::1]:80/",
             "https://10.0.0.1/x",
             "http:// x",
+            "https://example.com:65536/",
+            "https://example.com:443x/",
+            "https://example[]/",
+            "https://[example.com]/",
         ] {
             assert!(Target::parse(bad, false).is_err(), "{bad}");
         }

@@ -16,8 +16,8 @@ use soulbox_runtime::{
     SandboxStatus, Snapshot, Stats, Visited,
 };
 use soulbox_types::{
-    EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId, TenantId,
-    Tier, UnixMillis,
+    EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, TemplateId,
+    TenantId, UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
@@ -196,7 +196,6 @@ impl MemoryNode {
         let status = SandboxStatus {
             spec: spec.into(),
             state: SandboxState::Running,
-            tier: Tier::Jail,
         };
         let id = status.spec.id.clone();
         let memory = Memory {
@@ -343,7 +342,7 @@ impl Node for MemoryNode {
         Ok(())
     }
 
-    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+    async fn pause(&self, id: &SandboxId, keep: PauseMode) -> Result<()> {
         if let Some(error) = self.failure.lock().unwrap().take() {
             return Err(error);
         }
@@ -364,18 +363,27 @@ impl Node for MemoryNode {
         Ok(())
     }
 
-    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode> {
         let mut sandboxes = self.sandboxes.lock().unwrap();
         let memory = sandboxes
             .get_mut(id)
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
         let Some(paused) = memory.paused.take() else {
-            return Ok(Kept::Memory);
+            return Ok(PauseMode::Memory);
         };
         memory.status.state = SandboxState::Running;
         Arc::make_mut(&mut memory.status.spec).deadline = deadline;
-        let both = paused.kept == Kept::Memory && want == Kept::Memory;
-        Ok(if both { Kept::Memory } else { Kept::Filesystem })
+        let both = paused.kept == PauseMode::Memory && want == PauseMode::Memory;
+        Ok(if both {
+            PauseMode::Memory
+        } else {
+            PauseMode::Filesystem
+        })
     }
 
     async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot> {
@@ -394,6 +402,7 @@ impl Node for MemoryNode {
             source: id.clone(),
             template: spec.template.clone(),
             build: spec.build.clone(),
+            tier: spec.tier,
             parents: below.map_or(Vec::new(), |below| {
                 let mut parents = vec![below.id.clone()];
                 parents.extend(below.parents.clone());
@@ -482,11 +491,11 @@ impl Node for MemoryNode {
 
     fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         for memory in self.sandboxes.lock().unwrap().values() {
-            let SandboxStatus { spec, state, tier } = &memory.status;
+            let SandboxStatus { spec, state } = &memory.status;
             if tenant.is_none_or(|tenant| *tenant == spec.tenant) {
                 each(Visited {
                     paused: memory.paused,
-                    ..Visited::new(spec, *state, *tier)
+                    ..Visited::new(spec, *state)
                 });
             }
         }

@@ -116,7 +116,7 @@ impl Draft {
                     settings.mode = Some(mode);
                 }
                 ("from", "COPY") => settings.from = Some(self.word(value, line, context)?),
-                // How layers are put together is our own affair.
+                // How layers are put together is up to us.
                 ("link", _) => {}
                 (name, keyword) => {
                     let reason = format!("{keyword} --{name} is not supported");

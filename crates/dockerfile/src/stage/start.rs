@@ -1,9 +1,9 @@
-//! CMD, ENTRYPOINT and HEALTHCHECK: what runs in a sandbox, and how to tell that it does.
+//! CMD, ENTRYPOINT and HEALTHCHECK: what runs in a sandbox, and how to check that it does.
 
 use super::in_shell;
 use crate::{Error, Result, read::Context, source::Instruction, words};
 
-/// E2B's wait for a start command whose readiness nothing tells.
+/// E2B's wait for a start command without a readiness check.
 const USUAL_READY: &str = "sleep 20";
 
 #[derive(Debug, Clone, PartialEq, Eq)]

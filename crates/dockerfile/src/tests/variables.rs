@@ -121,3 +121,16 @@ fn an_arg_without_value_is_empty_and_takes_defaults() {
     let plan = plan("FROM x\nUSER u\nARG A\nWORKDIR /${A:-d}/$A\n");
     assert_eq!(steps(&plan.stages[0])[1], "WORKDIR /d/");
 }
+
+/// Each value would have ten times the length of the one before.
+#[test]
+fn variables_do_not_grow_without_end() {
+    for keyword in ["ARG", "ENV"] {
+        let mut text = "FROM x\nARG A0=xxxxxxxxxx\n".to_owned();
+        for number in 1..12 {
+            let before = format!("$A{}", number - 1).repeat(10);
+            text += &format!("{keyword} A{number}={before}\n");
+        }
+        assert!(error(&text).reason.contains("longer than"), "{keyword}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use soulbox_doctor::{DoctorOptions, PROBE_COMMAND, Tried, preflight, probe, run};
+use soulbox_doctor::{DoctorOptions, PROBE_COMMAND, TrialResult, preflight, probe, run};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
                 min_free_disk: 1 << 30,
                 thorough: true,
                 addresses: Vec::new(),
-                sandbox: Tried::Not("this program has none to try".into()),
+                sandbox: TrialResult::Not("this program has none to try".into()),
             });
             if rest.contains(&"--json") {
                 println!("{}", serde_json::to_string(&report).unwrap_or_default());

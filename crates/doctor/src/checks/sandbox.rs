@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{advice::advice, report::Finding, surroundings::Surroundings};
+use crate::{advice::advice, environment::Environment, report::Finding};
 
 /// What came of starting one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Tried {
+pub enum TrialResult {
     /// With what was done.
     Works(String),
     Failed {
@@ -20,13 +20,13 @@ pub enum Tried {
     Not(String),
 }
 
-pub(crate) fn check(tried: Tried, data_dir: &Path) -> Finding {
+pub(crate) fn check(tried: TrialResult, data_dir: &Path) -> Finding {
     match tried {
-        Tried::Works(detail) => Finding::ok(detail),
-        Tried::Failed { step, message } => {
-            let advice = advice(&step, &message, &Surroundings::look(data_dir));
+        TrialResult::Works(detail) => Finding::ok(detail),
+        TrialResult::Failed { step, message } => {
+            let advice = advice(&step, &message, &Environment::detect(data_dir));
             Finding::fail(format!("{step}: {message}"), advice)
         }
-        Tried::Not(reason) => Finding::unknown(reason),
+        TrialResult::Not(reason) => Finding::unknown(reason),
     }
 }

@@ -1,4 +1,4 @@
-//! Room for sandboxes, and the kernel's limits that many of them would meet.
+//! Disk space and memory for sandboxes, and the kernel's limits that many of them would reach.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! The smallest virtual machine: one processor that executes a handful of instructions.
 //!
-//! Opening `/dev/kvm` proves little, a guest that halts where told proves that processors run.
+//! Opening `/dev/kvm` proves little, a guest that halts as instructed proves that processors run.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "KVM is spoken to with ioctls and shared memory")
@@ -128,7 +128,7 @@ mod x86 {
         let fd = processor.as_raw_fd();
         // SAFETY: the descriptor is open for the whole function.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // SAFETY: a new shared mapping of the processor's state, of the size that KVM told.
+        // SAFETY: a new shared mapping of the processor's state, of the size that KVM reported.
         let state = unsafe { mmap(std::ptr::null_mut(), size, access, MapFlags::SHARED, fd, 0)? };
         NonNull::new(state.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }

@@ -130,7 +130,7 @@ fn apply(envd: &Envd, init: Init) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A virtual machine that slept must be told the time. Elsewhere the clock is the host's, and is
+/// The clock of a virtual machine that slept must be set. Elsewhere the clock is the host's, and is
 /// never touched, even where the kernel would let us.
 fn correct_clock(envd: &Envd, (seconds, nanos): (i64, u32)) {
     if !owns_kernel() {

@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 
-use super::{resolve, threads::blocking, upload::Written};
+use super::{resolve, threads::blocking, upload::WriteInfo};
 use crate::{
     connect::frame,
     files::metadata::Metadata,
@@ -59,7 +59,7 @@ pub(crate) async fn handle(
     blocking(move || concatenate(&sources, &target, &user))
         .await
         .map_err(|e| Failure::io("composing", &e))??;
-    let written = Written::new(&destination, Metadata::new());
+    let written = WriteInfo::new(&destination, Metadata::new());
     Ok(reply::json(
         StatusCode::OK,
         serde_json::to_vec(&written).unwrap_or_default(),

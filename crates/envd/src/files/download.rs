@@ -36,7 +36,7 @@ pub(crate) fn handle(
     let path = resolve(envd, &query.path, &user)?;
     let file = open(&path)?;
     let found = fstat(&file).map_err(|e| Failure::io(path.display(), &e.into()))?;
-    // Files of /proc and /sys claim to be empty, or a page long: only reading tells.
+    // Files of /proc and /sys claim to be empty, or a page long: only reading shows.
     let size = u64::try_from(found.st_size).unwrap_or(0);
     let size = if size == 0 || is_virtual(&file) {
         None

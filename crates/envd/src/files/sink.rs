@@ -1,4 +1,4 @@
-//! Writes an upload to its file, some pieces at a time, while the next are received.
+//! Writes an upload to its file, some chunks at a time, while the next are received.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Gid, Mode, OFlags, Uid, fchown, fstat, ftruncate, open};
 
-use super::threads::{Work, blocking};
+use super::threads::{BlockingTask, blocking};
 use crate::{http::reply::Failure, paths, users::User};
 
 /// Written by a file thread at a time. While it writes, as much is received.
@@ -20,13 +20,13 @@ const BATCH: usize = 256 << 10;
 const SMALL: usize = 64 << 10;
 /// Emptying a file of this size keeps others waiting.
 const MUCH: i64 = 8 << 20;
-/// A smaller piece is copied: however small, it may keep a whole receive buffer alive.
+/// A smaller chunk is copied: however small, it may keep a whole receive buffer alive.
 const WORTH_KEEPING: usize = 16 << 10;
 
 pub(super) struct FileSink {
     file: Arc<File>,
     waiting: Batch,
-    writing: Option<Work<io::Result<()>>>,
+    writing: Option<BlockingTask<io::Result<()>>>,
 }
 
 impl FileSink {
@@ -107,10 +107,10 @@ impl FileSink {
     }
 }
 
-/// Pieces to be written together.
+/// Chunks to be written together.
 #[derive(Default)]
 struct Batch {
-    pieces: Vec<Bytes>,
+    chunks: Vec<Bytes>,
     /// Small ones, after all the others.
     copied: BytesMut,
     length: usize,
@@ -123,20 +123,20 @@ impl Batch {
             self.copied.extend_from_slice(&data);
         } else {
             self.keep_copied();
-            self.pieces.push(data);
+            self.chunks.push(data);
         }
     }
 
     fn keep_copied(&mut self) {
         if !self.copied.is_empty() {
-            self.pieces.push(self.copied.split().freeze());
+            self.chunks.push(self.copied.split().freeze());
         }
     }
 
     /// Blocking.
     fn write_to(mut self, mut file: &File) -> io::Result<()> {
         self.keep_copied();
-        let mut slices: Vec<IoSlice<'_>> = self.pieces.iter().map(|p| IoSlice::new(p)).collect();
+        let mut slices: Vec<IoSlice<'_>> = self.chunks.iter().map(|p| IoSlice::new(p)).collect();
         let mut left = slices.as_mut_slice();
         while !left.is_empty() {
             match file.write_vectored(left) {

@@ -27,19 +27,21 @@ static POOL: Pool = Pool::new();
 
 /// Does something that may block, beside everything else, from now on. It is done to its end even
 /// when nobody waits for it any more.
-pub(crate) fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Work<T> {
-    let (tell, told) = oneshot::channel();
+pub(crate) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> BlockingTask<T> {
+    let (sender, receiver) = oneshot::channel();
     POOL.submit(Box::new(move || {
-        let _nobody_waits = tell.send(work());
+        let _nobody_waits = sender.send(work());
     }));
-    Work(told)
+    BlockingTask(receiver)
 }
 
 /// What comes of it.
 #[must_use = "somebody must see whether it worked"]
-pub(crate) struct Work<T>(oneshot::Receiver<T>);
+pub(crate) struct BlockingTask<T>(oneshot::Receiver<T>);
 
-impl<T> Future for Work<T> {
+impl<T> Future for BlockingTask<T> {
     type Output = io::Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
@@ -50,7 +52,7 @@ impl<T> Future for Work<T> {
 
 struct Pool {
     state: Mutex<State>,
-    work_came: Condvar,
+    job_added: Condvar,
 }
 
 struct State {
@@ -67,7 +69,7 @@ impl Pool {
                 threads: 0,
                 idle: 0,
             }),
-            work_came: Condvar::new(),
+            job_added: Condvar::new(),
         }
     }
 
@@ -87,7 +89,7 @@ impl Pool {
         state.jobs.push_back(job);
         if state.idle >= state.jobs.len() || state.threads == MOST_THREADS {
             drop(state);
-            self.work_came.notify_one();
+            self.job_added.notify_one();
             return;
         }
         state.threads += 1;
@@ -118,7 +120,7 @@ impl Pool {
                 continue;
             }
             state.idle += 1;
-            let waited = self.work_came.wait_timeout(state, IDLE);
+            let waited = self.job_added.wait_timeout(state, IDLE);
             let timeout;
             (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
@@ -148,27 +150,27 @@ mod tests {
     #[test]
     fn jobs_run_beside_each_other() {
         let (pool, all_there) = (pool(), Arc::new(Barrier::new(MOST_THREADS)));
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for _ in 0..MOST_THREADS {
-            let (all_there, tell) = (Arc::clone(&all_there), tell.clone());
+            let (all_there, sender) = (Arc::clone(&all_there), sender.clone());
             pool.submit(Box::new(move || {
                 all_there.wait();
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
             }));
         }
-        drop(tell);
-        assert_eq!(told.iter().count(), MOST_THREADS);
+        drop(sender);
+        assert_eq!(receiver.iter().count(), MOST_THREADS);
     }
 
     #[test]
     fn more_jobs_than_threads_are_all_done() {
-        let (pool, (tell, told)) = (pool(), mpsc::channel());
+        let (pool, (sender, receiver)) = (pool(), mpsc::channel());
         for number in 0..100 {
-            let tell = tell.clone();
-            pool.submit(Box::new(move || tell.send(number).unwrap()));
+            let sender = sender.clone();
+            pool.submit(Box::new(move || sender.send(number).unwrap()));
         }
-        drop(tell);
-        let mut done: Vec<_> = told.iter().collect();
+        drop(sender);
+        let mut done: Vec<_> = receiver.iter().collect();
         done.sort_unstable();
         assert_eq!(done, (0..100).collect::<Vec<_>>());
     }
@@ -176,20 +178,20 @@ mod tests {
     #[test]
     fn without_a_thread_the_work_is_done_on_the_spot() {
         let (pool, here) = (pool(), thread::current().id());
-        let (tell, told) = mpsc::channel();
-        let job = Box::new(move || tell.send(thread::current().id()).unwrap());
+        let (sender, receiver) = mpsc::channel();
+        let job = Box::new(move || sender.send(thread::current().id()).unwrap());
         pool.submit_with(job, |_| Err(io::ErrorKind::WouldBlock.into()));
-        assert_eq!(told.try_recv(), Ok(here));
+        assert_eq!(receiver.try_recv(), Ok(here));
         assert_eq!(pool.state().threads, 0);
     }
 
     #[test]
     fn a_job_that_panics_ends_no_thread() {
         let pool = pool();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         pool.submit(Box::new(|| panic!("of this job")));
-        pool.submit(Box::new(move || tell.send(()).unwrap()));
-        told.recv().unwrap();
+        pool.submit(Box::new(move || sender.send(()).unwrap()));
+        receiver.recv().unwrap();
         assert!(pool.state().threads > 0);
     }
 

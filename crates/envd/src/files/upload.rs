@@ -32,7 +32,7 @@ use crate::{
 
 /// What clients compare field by field: nothing more may be in it.
 #[derive(Debug, Serialize)]
-pub(super) struct Written {
+pub(super) struct WriteInfo {
     pub(super) path: String,
     pub(super) name: String,
     #[serde(rename = "type")]
@@ -41,7 +41,7 @@ pub(super) struct Written {
     pub(super) metadata: Metadata,
 }
 
-impl Written {
+impl WriteInfo {
     pub(super) fn new(path: &Path, metadata: Metadata) -> Self {
         Self {
             path: path.to_string_lossy().into_owned(),
@@ -105,7 +105,7 @@ struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    async fn whole_body(&self, query: &Query, mut body: UploadBody) -> Result<Written, Failure> {
+    async fn whole_body(&self, query: &Query, mut body: UploadBody) -> Result<WriteInfo, Failure> {
         if query.path.is_empty() {
             return Err(Failure::bad_request(
                 "path is required for this content type",
@@ -131,7 +131,7 @@ impl Upload<'_> {
         query: &Query,
         mut multipart: Multipart<'_>,
         unread: &Unread,
-    ) -> Result<Vec<Written>, Failure> {
+    ) -> Result<Vec<WriteInfo>, Failure> {
         let mut written = Vec::new();
         let mut taken: HashSet<PathBuf> = HashSet::new();
         while let Some(mut part) = multipart.next_field().await.map_err(multipart_failed)? {
@@ -175,7 +175,7 @@ impl Upload<'_> {
         path: PathBuf,
         mut sink: FileSink,
         mut next: impl AsyncFnMut() -> Result<Option<Bytes>, Failure>,
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteInfo, Failure> {
         loop {
             let written = match next().await {
                 Ok(Some(data)) => sink.write(data).await,
@@ -192,8 +192,8 @@ impl Upload<'_> {
         Ok(self.written(&path, &file))
     }
 
-    fn written(&self, path: &Path, file: &File) -> Written {
-        Written::new(path, metadata::replace(file, &self.metadata))
+    fn written(&self, path: &Path, file: &File) -> WriteInfo {
+        WriteInfo::new(path, metadata::replace(file, &self.metadata))
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::{io::Interest, net::TcpStream};
 use super::{
     answer_upload,
     body::Body,
-    socket::{SocketBody, farewell, writable, write_all},
+    socket::{SocketBody, close_gracefully, writable, write_all},
 };
 use crate::{
     files::{
@@ -46,16 +46,16 @@ pub(super) struct Direct {
 #[derive(Default)]
 struct Shared {
     asked: Cell<bool>,
-    taken: RefCell<Option<Taken>>,
+    taken: RefCell<Option<DirectTransfer>>,
 }
 
-/// How one request may be answered.
-pub(super) struct Way {
-    /// Without it, by hyper.
+/// Whether one request may be answered directly.
+pub(super) struct DirectPermit {
+    /// `None`: hyper answers.
     direct: Option<Rc<Shared>>,
 }
 
-pub(super) enum Taken {
+pub(super) enum DirectTransfer {
     Download {
         head: Vec<u8>,
         part: FilePart,
@@ -69,21 +69,21 @@ pub(super) enum Taken {
 impl Direct {
     /// Only the first request of a connection is answered directly: of an earlier one there may
     /// be something left to write.
-    pub(super) fn way_of<B>(&self, request: &Request<B>) -> Way {
+    pub(super) fn permit_for<B>(&self, request: &Request<B>) -> DirectPermit {
         let first = !self.shared.asked.replace(true);
         let plain = request.version() == Version::HTTP_11 && request.uri().path() == "/files";
-        Way {
+        DirectPermit {
             direct: (first && plain).then(|| Rc::clone(&self.shared)),
         }
     }
 
     /// The connection is ours when there is something.
-    pub(super) fn taken(&self) -> Option<Taken> {
+    pub(super) fn taken(&self) -> Option<DirectTransfer> {
         self.shared.taken.borrow_mut().take()
     }
 }
 
-impl Way {
+impl DirectPermit {
     /// Gives the request back for hyper's connection, or keeps it for ever: then the connection
     /// is taken.
     pub(super) async fn take_request(&self, request: Request<Incoming>) -> Request<Incoming> {
@@ -96,14 +96,16 @@ impl Way {
         match (&self.direct, large) {
             (Some(direct), Some(length)) if request.method() == Method::POST && !waits => {
                 let request = Box::new(request);
-                direct.take(Taken::Upload { request, length }).await
+                direct
+                    .take(DirectTransfer::Upload { request, length })
+                    .await
             }
             _ => request,
         }
     }
 
-    /// The same with the answer.
-    pub(super) async fn take_answer(self, mut response: Response<Body>) -> Response<Body> {
+    /// The same with the response.
+    pub(super) async fn take_response(self, mut response: Response<Body>) -> Response<Body> {
         let part = match response.body_mut() {
             Body::File(part) if self.direct.is_some() => part.take(),
             _ => None,
@@ -111,7 +113,7 @@ impl Way {
         match (self.direct, part) {
             (Some(direct), Some(part)) => {
                 let head = head(&mut response);
-                direct.take(Taken::Download { head, part }).await
+                direct.take(DirectTransfer::Download { head, part }).await
             }
             _ => response,
         }
@@ -119,15 +121,15 @@ impl Way {
 }
 
 impl Shared {
-    async fn take<T>(&self, taken: Taken) -> T {
+    async fn take<T>(&self, taken: DirectTransfer) -> T {
         *self.taken.borrow_mut() = Some(taken);
         pending().await
     }
 }
 
-impl Taken {
+impl DirectTransfer {
     /// `read_buffer`: what hyper has read of the connection and not used.
-    pub(super) async fn go_on(
+    pub(super) async fn run(
         self,
         envd: &Rc<Envd>,
         socket: TcpStream,
@@ -151,7 +153,7 @@ impl Taken {
                 write_all(&socket, &answer, STALLED).await?;
             }
         }
-        farewell(&socket).await;
+        close_gracefully(&socket).await;
         Ok(())
     }
 }

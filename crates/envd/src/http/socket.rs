@@ -32,11 +32,11 @@ impl SocketBody {
         read_buffer: Bytes,
     ) -> Self {
         let (mut early, mut left) = (VecDeque::new(), length);
-        let mut take = |mut piece: Bytes| {
-            piece.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            left -= piece.len() as u64;
-            if !piece.is_empty() {
-                early.push_back(piece);
+        let mut take = |mut chunk: Bytes| {
+            chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= chunk.len() as u64;
+            if !chunk.is_empty() {
+                early.push_back(chunk);
             }
         };
         while let Some(Ok(frame)) = incoming.frame().await {
@@ -50,7 +50,7 @@ impl SocketBody {
         }
     }
 
-    /// What was read before, piece by piece.
+    /// What was read before, chunk by chunk.
     pub(crate) fn early(&mut self) -> Option<Bytes> {
         self.early.pop_front()
     }
@@ -62,8 +62,8 @@ impl SocketBody {
 
     /// `None` at its end.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        if let Some(piece) = self.early() {
-            return Ok(Some(piece));
+        if let Some(chunk) = self.early() {
+            return Ok(Some(chunk));
         }
         if self.left == 0 {
             return Ok(None);
@@ -71,12 +71,12 @@ impl SocketBody {
         loop {
             self.socket.readable().await?;
             let most = READ.min(usize::try_from(self.left).unwrap_or(READ));
-            let mut piece = BytesMut::with_capacity(most);
-            match self.socket.try_read_buf(&mut (&mut piece).limit(most)) {
+            let mut chunk = BytesMut::with_capacity(most);
+            match self.socket.try_read_buf(&mut (&mut chunk).limit(most)) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
                     self.left -= read as u64;
-                    return Ok(Some(piece.freeze()));
+                    return Ok(Some(chunk.freeze()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -85,14 +85,14 @@ impl SocketBody {
     }
 }
 
-/// Gives up when the client takes nothing for `patience`.
+/// Gives up when the client takes nothing for `limit`.
 pub(super) async fn write_all(
     socket: &TcpStream,
     mut bytes: &[u8],
-    patience: Duration,
+    limit: Duration,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        writable(socket, patience).await?;
+        writable(socket, limit).await?;
         match socket.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -102,15 +102,15 @@ pub(super) async fn write_all(
     Ok(())
 }
 
-pub(super) async fn writable(socket: &TcpStream, patience: Duration) -> io::Result<()> {
-    timeout(patience, socket.writable())
+pub(super) async fn writable(socket: &TcpStream, limit: Duration) -> io::Result<()> {
+    timeout(limit, socket.writable())
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 /// Closes our side, and waits a moment for the client's: with bytes of the client unread, closing
 /// would take back what is on its way to it.
-pub(super) async fn farewell(socket: &TcpStream) {
+pub(super) async fn close_gracefully(socket: &TcpStream) {
     if rustix::net::shutdown(socket, Shutdown::Write).is_err() {
         return;
     }

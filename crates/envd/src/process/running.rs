@@ -40,7 +40,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// E2B's fields; the reason, which E2B does not tell, is in the error's text.
+    /// E2B's fields; the reason, which E2B does not report, is in the error's text.
     pub(crate) fn event(self) -> EndEvent {
         let mut event = self.exit.event();
         if let (Some(error), Some(reason)) = (&mut event.error, self.reason()) {
@@ -65,9 +65,9 @@ impl End {
         ))
     }
 
-    /// What a reader of the output is told. E2B's Python client shows the error's text only to
+    /// The end event for a reader of the output. E2B's Python client shows the error's text only to
     /// those who ask for it; everybody sees what was written.
-    fn last_words(self, terminal: bool) -> Option<String> {
+    fn error_text(self, terminal: bool) -> Option<String> {
         let (before, after) = if terminal {
             ("\r\n", "\r\n")
         } else {
@@ -283,7 +283,7 @@ impl Process {
         if self.ended.get() || self.open_streams.get() > 0 {
             return false;
         }
-        if let Some(words) = end.last_words(self.is_terminal) {
+        if let Some(words) = end.error_text(self.is_terminal) {
             let stream = if self.is_terminal {
                 Stream::Terminal
             } else {
@@ -448,7 +448,7 @@ mod tests {
         let reason = "out of memory: the kernel killed it: the sandbox may use 512 MiB";
         assert_eq!(event.error, Some(format!("signal: killed ({reason})")));
         assert_eq!(
-            killed.last_words(false),
+            killed.error_text(false),
             Some(format!("soulbox: {reason}\n"))
         );
 
@@ -460,6 +460,6 @@ mod tests {
         );
         let by_hand = end(Exit::Signal(9), None);
         assert_eq!(by_hand.event().error.as_deref(), Some("signal: killed"));
-        assert_eq!(by_hand.last_words(true), None);
+        assert_eq!(by_hand.error_text(true), None);
     }
 }

@@ -14,14 +14,14 @@ use super::running::Exit;
 /// What shells make of a child that was killed.
 const KILLED_CHILD: i32 = 128 + libc::SIGKILL;
 
-/// How many deaths have been explained.
+/// Assigns the kernel's OOM kills to processes that died: how many are assigned.
 #[derive(Default)]
-pub(super) struct Explained(Cell<u64>);
+pub(super) struct OomTracker(Cell<u64>);
 
-impl Explained {
+impl OomTracker {
     /// Whether a lack of memory explains this end of a process that started when `before` had
     /// died of it, and that we did not kill.
-    pub(super) fn by_shortage(&self, exit: Exit, before: u64) -> bool {
+    pub(super) fn is_oom_kill(&self, exit: Exit, before: u64) -> bool {
         let killed = [Exit::Signal(libc::SIGKILL), Exit::Code(KILLED_CHILD)].contains(&exit);
         killed && self.explain(before, deaths())
     }
@@ -42,20 +42,20 @@ mod tests {
 
     #[test]
     fn each_count_explains_one_death() {
-        let explained = Explained::default();
-        assert!(!explained.explain(0, 0), "the counter did not rise");
-        assert!(explained.explain(0, 1));
-        assert!(!explained.explain(0, 1), "killed by somebody, beside it");
-        assert!(!explained.explain(2, 2), "nothing new since it started");
-        assert!(explained.explain(2, 4) && explained.explain(2, 4));
-        assert!(!explained.explain(2, 4));
+        let tracker = OomTracker::default();
+        assert!(!tracker.explain(0, 0), "the counter did not rise");
+        assert!(tracker.explain(0, 1));
+        assert!(!tracker.explain(0, 1), "killed by somebody, beside it");
+        assert!(!tracker.explain(2, 2), "nothing new since it started");
+        assert!(tracker.explain(2, 4) && tracker.explain(2, 4));
+        assert!(!tracker.explain(2, 4));
     }
 
     #[test]
     fn other_ends_have_other_reasons() {
-        let explained = Explained::default();
+        let tracker = OomTracker::default();
         for exit in [Exit::Code(0), Exit::Code(1), Exit::Signal(libc::SIGTERM)] {
-            assert!(!explained.by_shortage(exit, 0));
+            assert!(!tracker.is_oom_kill(exit, 0));
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) enum Stdio {
 }
 
 /// Our ends. All are non-blocking.
-pub(super) enum Ends {
+pub(super) enum StdioEnds {
     Pipes {
         stdin: Option<OwnedFd>,
         stdout: OwnedFd,
@@ -49,7 +49,7 @@ pub(super) enum Ends {
 
 pub(super) struct Child {
     pub(super) pid: Pid,
-    pub(super) ends: Ends,
+    pub(super) ends: StdioEnds,
     /// Ends when the program runs; brings the step and errno when it does not.
     pub(super) exec_status: OwnedFd,
 }
@@ -96,7 +96,11 @@ pub(super) fn spawn(command: &Command, stdio: &Stdio) -> io::Result<Child> {
             // Programs reopen their terminal by name; devpts gave it to root.
             let _refused = fchown(&slave, Some(command.uid), None);
             let again = || slave.try_clone();
-            (Ends::Terminal { master }, [again()?, again()?, slave], true)
+            (
+                StdioEnds::Terminal { master },
+                [again()?, again()?, slave],
+                true,
+            )
         }
     };
 
@@ -145,7 +149,7 @@ pub(super) fn spawn(command: &Command, stdio: &Stdio) -> io::Result<Child> {
     }
 }
 
-fn pipes(stdin: bool) -> io::Result<(Ends, [OwnedFd; 3])> {
+fn pipes(stdin: bool) -> io::Result<(StdioEnds, [OwnedFd; 3])> {
     let (stdin, child_in) = if stdin {
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
         nonblocking(&ours)?;
@@ -159,7 +163,7 @@ fn pipes(stdin: bool) -> io::Result<(Ends, [OwnedFd; 3])> {
     nonblocking(&stdout)?;
     nonblocking(&stderr)?;
     Ok((
-        Ends::Pipes {
+        StdioEnds::Pipes {
             stdin,
             stdout,
             stderr,

@@ -10,7 +10,7 @@ use super::{
     ring::Stream,
     running::Process,
     shortage,
-    spawn::{self, Ends, REPORT, Stdio},
+    spawn::{self, REPORT, Stdio, StdioEnds},
 };
 use crate::{
     memory, paths,
@@ -161,7 +161,7 @@ pub(super) fn finish_if_complete(envd: &Rc<Envd>, process: &Rc<Process>) {
         tokio::time::sleep(RETENTION).await;
         envd.processes.forget(&process);
         drop(process);
-        memory::tidy_soon(&envd);
+        memory::trim_later(&envd);
     });
 }
 
@@ -202,10 +202,10 @@ struct Handles {
 }
 
 impl Handles {
-    fn new(ends: Ends) -> io::Result<Self> {
+    fn new(ends: StdioEnds) -> io::Result<Self> {
         let handle = |fd| pollable(fd).map(Rc::new);
         Ok(match ends {
-            Ends::Pipes {
+            StdioEnds::Pipes {
                 stdin,
                 stdout,
                 stderr,
@@ -217,7 +217,7 @@ impl Handles {
                     (handle(stderr)?, Stream::Stderr),
                 ],
             },
-            Ends::Terminal { master } => {
+            StdioEnds::Terminal { master } => {
                 let master = handle(master)?;
                 Self {
                     stdin: None,

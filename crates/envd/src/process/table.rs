@@ -9,7 +9,7 @@ use std::{
 use super::{
     ring::Budget,
     running::{Exit, Process},
-    shortage::Explained,
+    shortage::OomTracker,
 };
 use crate::proto::process::ProcessSelector;
 
@@ -22,7 +22,7 @@ pub(crate) struct Table {
     ended: RefCell<VecDeque<Rc<Process>>>,
     pub(super) budget: Budget,
     pub(super) started: Cell<u64>,
-    shortages: Explained,
+    shortages: OomTracker,
 }
 
 impl Table {
@@ -99,7 +99,7 @@ impl Table {
         all
     }
 
-    /// Told by the reaper. Orphans that were never ours are simply gone, but may be what the
+    /// Called by the reaper. Orphans that were never ours are simply gone, but may be what the
     /// kernel killed for lack of memory. `memory` is what the sandbox may use of it.
     pub(super) fn exited(&self, pid: u32, exit: Exit, memory: u64) -> Option<Rc<Process>> {
         let process = self
@@ -115,7 +115,7 @@ impl Table {
         let by_us = process
             .as_ref()
             .is_some_and(|process| process.is_abandoned());
-        let shortage = !by_us && self.shortages.by_shortage(exit, before);
+        let shortage = !by_us && self.shortages.is_oom_kill(exit, before);
         let process = process?;
         process.exited(exit, shortage.then_some(memory));
         Some(process)

@@ -1,7 +1,7 @@
 //! Reads a tar, plain or gzip, entry by entry.
 //!
 //! The `tar` crate knows the headers. Its own reader of whole archives is not used: it takes
-//! extended headers of any length into memory, and an archive is a stranger's.
+//! extended headers of any length into memory, and an archive is untrusted.
 
 mod extended;
 
@@ -18,7 +18,7 @@ use super::{Error, attributes::Attributes, show};
 
 const BLOCK: usize = 512;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Of one extended header or long name.
+/// Of all extended headers and long names before one entry: there may be any number of them.
 const MAX_EXTENDED: u64 = 1 << 20;
 const NOBODY: u32 = 65534;
 
@@ -79,6 +79,7 @@ impl<R: Read> Archive<R> {
     /// The next entry, whose content can then be read from here. `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Error> {
         let mut extended = Extended::default();
+        let mut room = MAX_EXTENDED;
         loop {
             self.skip_content()?;
             let Some(header) = self.header()? else {
@@ -88,11 +89,11 @@ impl<R: Read> Archive<R> {
             self.set_content(size);
             match header.as_bytes()[156] {
                 b'x' => {
-                    let records = self.short_content()?;
+                    let records = self.short_content(&mut room)?;
                     extended.read_records(&records)?;
                 }
-                b'L' => extended.path = Some(text(self.short_content()?)),
-                b'K' => extended.link = Some(text(self.short_content()?)),
+                b'L' => extended.path = Some(text(self.short_content(&mut room)?)),
+                b'K' => extended.link = Some(text(self.short_content(&mut room)?)),
                 // For all that follows: nothing in it that we would use.
                 b'g' => {}
                 kind => {
@@ -141,13 +142,10 @@ impl<R: Read> Archive<R> {
         Ok(())
     }
 
-    fn short_content(&mut self) -> Result<Vec<u8>, Error> {
-        if self.left > MAX_EXTENDED {
-            return Err(Error::Archive(format!(
-                "an extended header of {} bytes",
-                self.left
-            )));
-        }
+    fn short_content(&mut self, room: &mut u64) -> Result<Vec<u8>, Error> {
+        let left = room.checked_sub(self.left);
+        *room = left
+            .ok_or_else(|| Error::Archive(format!("an extended header of {} bytes", self.left)))?;
         let mut content = Vec::new();
         self.read_to_end(&mut content).map_err(broken)?;
         Ok(content)

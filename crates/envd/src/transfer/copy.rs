@@ -1,4 +1,4 @@
-//! `POST /soulbox/copy`: an archive in, and what it holds put where it belongs.
+//! `POST /soulbox/copy`: receives an archive, unpacks it and moves the files to their target.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use super::{
     Abandoned, Error,
     archive::{Archive, decompress},
     extract::Extractor,
-    feed::{self, Feed},
     place::place,
-    request::Wish,
+    request::CopyRequest,
     scratch::Scratch,
+    upload_reader::{self, UploadReader},
 };
 use crate::{
     files::upload::body::UploadBody,
@@ -28,13 +28,13 @@ pub(crate) async fn handle(
 ) -> Result<Response<Body>, Failure> {
     let (parts, body) = request.into_parts();
     let body = UploadBody::new(body);
-    let wish = Wish::parse(parts.uri.query())?;
-    let (feeder, feed) = feed::channel();
+    let request = CopyRequest::parse(parts.uri.query())?;
+    let (sender, upload) = upload_reader::channel();
     let copied = envd
         .transfers
-        .run(move |abandoned| copy(&wish, feed, abandoned))
+        .run(move |abandoned| copy(&request, upload, abandoned))
         .await?;
-    feeder.forward(body).await?;
+    sender.forward(body).await?;
     let died = |_| {
         Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -47,14 +47,18 @@ pub(crate) async fn handle(
     Ok(response)
 }
 
-fn copy(wish: &Wish, mut feed: Feed, abandoned: Abandoned<'_>) -> Result<(), Error> {
-    let scratch = Scratch::near(&wish.target.path).map_err(scratch_failed)?;
+fn copy(
+    request: &CopyRequest,
+    mut upload: UploadReader,
+    abandoned: Abandoned<'_>,
+) -> Result<(), Error> {
+    let scratch = Scratch::near(&request.target.path).map_err(scratch_failed)?;
     let root = scratch.open().map_err(scratch_failed)?;
     let top = root.try_clone().map_err(scratch_failed)?;
-    let extractor = Extractor::new(root, wish.ownership, wish.mode, abandoned);
-    let unpacked = extractor.unpack(&mut Archive::new(decompress(&mut feed)?))?;
-    feed.finish();
-    place(&top, &unpacked, wish, abandoned)
+    let extractor = Extractor::new(root, request.ownership, request.mode, abandoned);
+    let unpacked = extractor.unpack(&mut Archive::new(decompress(&mut upload)?))?;
+    upload.finish();
+    place(&top, &unpacked, request, abandoned)
 }
 
 fn scratch_failed(source: std::io::Error) -> Error {

@@ -1,4 +1,4 @@
-//! Who gets the files.
+//! The owner of copied files.
 
 use super::Error;
 use crate::users;

@@ -22,7 +22,7 @@ use super::{
     Abandoned, Error, MAX_DEPTH,
     extract::{Unpacked, open_directory},
     metadata::Metadata,
-    request::{Source, Target, Wish},
+    request::{CopyRequest, Source, Target},
     show,
 };
 use crate::paths;
@@ -32,19 +32,19 @@ const NEW_DIRECTORY: u32 = 0o755;
 pub(super) fn place(
     scratch: &OwnedFd,
     unpacked: &Unpacked,
-    wish: &Wish,
+    request: &CopyRequest,
     abandoned: Abandoned<'_>,
 ) -> Result<(), Error> {
-    match find(scratch, unpacked, &wish.source)? {
+    match find(scratch, unpacked, &request.source)? {
         Found::Directory(directory, metadata) => {
             let mut metadata = metadata;
-            if wish.mode.is_some() {
+            if request.mode.is_some() {
                 // The mode is for what is copied; a target that cannot be entered helps nobody.
                 metadata.mode = NEW_DIRECTORY;
             }
-            let (uid, gid) = wish.ownership.of(metadata.uid, metadata.gid);
+            let (uid, gid) = request.ownership.of(metadata.uid, metadata.gid);
             let target = target_directory(
-                &wish.target.path,
+                &request.target.path,
                 Metadata {
                     uid,
                     gid,
@@ -54,7 +54,7 @@ pub(super) fn place(
             merge(&directory, &target, abandoned, 0)
         }
         Found::Other(parent, name) => {
-            let (directory, new_name) = exact_target(&wish.target, &name)?;
+            let (directory, new_name) = exact_target(&request.target, &name)?;
             move_one(&parent, &name, &directory, &new_name, abandoned, 0)
         }
     }

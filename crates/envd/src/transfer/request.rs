@@ -1,4 +1,4 @@
-//! What a copy asks for.
+//! The request of a copy.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{
 
 /// `src`, `dest`, `owner`, `mode`, `workdir` and `user` of one COPY.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct CopyRequest {
     pub(super) source: Source,
     pub(super) target: Target,
     pub(super) ownership: Ownership,
@@ -17,7 +17,7 @@ pub(super) struct Wish {
     pub(super) mode: Option<u32>,
 }
 
-impl Wish {
+impl CopyRequest {
     pub(super) fn parse(query: Option<&str>) -> Result<Self, Error> {
         let mut fields: [String; 6] = Default::default();
         let mut keep_owners = false;

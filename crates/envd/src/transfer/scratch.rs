@@ -1,4 +1,4 @@
-//! Where an archive is unpacked before anything gets its place.
+//! The scratch directory that an archive is unpacked into first.
 
 use std::{
     fs::{self, DirBuilder},

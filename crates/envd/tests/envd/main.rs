@@ -8,9 +8,9 @@
     reason = "a failing helper should fail its test, and brevity matters more than speed here"
 )]
 
+mod client;
 mod control;
 mod files;
-mod guest;
 mod large_files;
 mod process;
 mod protection;

@@ -1,4 +1,4 @@
-//! What is where in an archive that may be a bundle.
+//! The index of an archive that may be an image.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{
     error::At,
     layer::{
         LayerError,
-        tape::{Kind, Tape},
+        tar_reader::{Kind, TarReader},
     },
 };
 
@@ -36,9 +36,9 @@ pub(crate) struct Archive {
 impl Archive {
     pub(crate) fn list(input: impl Read, most: u64) -> Result<Self, LayerError> {
         let mut archive = Self::default();
-        let mut tape = Tape::new(input);
+        let mut tar_reader = TarReader::new(input);
         let mut entries = 0;
-        while let Some(entry) = tape.next()? {
+        while let Some(entry) = tar_reader.next()? {
             entries += 1;
             if entries > most {
                 return Err(LayerError::TooMany(most));

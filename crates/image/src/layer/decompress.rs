@@ -1,4 +1,4 @@
-//! Which compression a layer has says its first bytes; media types are often wrong.
+//! The compression of a layer, by its first bytes; media types are often wrong.
 
 use std::io::{self, BufRead, Read};
 

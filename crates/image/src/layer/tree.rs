@@ -1,4 +1,4 @@
-//! The directory in the making.
+//! The directory that a layer is unpacked into.
 //!
 //! Every name is resolved by the kernel as if the directory were the root of everything
 //! (`RESOLVE_IN_ROOT`), and every change is made relative to a descriptor of the directory that
@@ -28,7 +28,7 @@ use rustix::{
 use super::{
     LayerError,
     name::{Name, shown},
-    tape::Entry,
+    tar_reader::Entry,
 };
 
 const OPAQUE: &str = "trusted.overlay.opaque";
@@ -38,7 +38,7 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 /// What was under a name before.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum Existing {
     Nothing,
     Directory,
     /// The same layer said that what is below goes away.
@@ -122,7 +122,7 @@ impl Tree {
                     let kind = FileType::from_raw_mode(stat.st_mode);
                     matches!(kind, FileType::Directory | FileType::CharacterDevice)
                 }),
-                // Of what is above, the next step tells.
+                // The next step reports what is above.
                 Err(Errno::NOENT | Errno::NOTDIR) => true,
                 Err(_) => false,
             }
@@ -160,7 +160,7 @@ impl Tree {
                 Ok(found) => found,
                 Err(Errno::NOENT | Errno::NOTDIR) => {
                     let made = make_implied(&here, part, &so_far)?;
-                    self.remember(&so_far)?;
+                    self.put(&so_far)?;
                     self.implied.insert(so_far.clone());
                     made
                 }
@@ -176,17 +176,17 @@ impl Tree {
         parent: &OwnedFd,
         name: &OsStr,
         for_directory: bool,
-    ) -> Result<Before, LayerError> {
+    ) -> Result<Existing, LayerError> {
         let failed = errno(Path::new(name));
         match kind(parent, name).map_err(&failed)? {
-            None => Ok(Before::Nothing),
-            Some(FileType::Directory) if for_directory => Ok(Before::Directory),
+            None => Ok(Existing::Nothing),
+            Some(FileType::Directory) if for_directory => Ok(Existing::Directory),
             Some(found) => {
                 remove(parent.as_fd(), name, found).map_err(failed)?;
                 self.last = None;
                 Ok(match found {
-                    FileType::CharacterDevice => Before::Whiteout,
-                    _ => Before::Nothing,
+                    FileType::CharacterDevice => Existing::Whiteout,
+                    _ => Existing::Nothing,
                 })
             }
         }
@@ -201,13 +201,13 @@ impl Tree {
         owner: (Uid, Gid),
     ) -> Result<(), LayerError> {
         describe(directory.as_fd(), entry, owner)?;
-        self.remember(path)?;
+        self.put(path)?;
         self.implied.remove(path);
         self.times.insert(path.to_owned(), entry.mtime);
         Ok(())
     }
 
-    fn remember(&mut self, path: &Path) -> Result<(), LayerError> {
+    fn put(&mut self, path: &Path) -> Result<(), LayerError> {
         self.remembered += path.as_os_str().len() + 64;
         if self.remembered > MAX_REMEMBERED {
             return Err(LayerError::Damaged("it has too many directories".into()));
@@ -401,11 +401,16 @@ fn write_error(path: &Path, cause: io::Error) -> LayerError {
 }
 
 pub(crate) fn write_error_raw(path: &[u8], cause: io::Error) -> LayerError {
-    match cause.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LayerError::NoSpace,
-        _ => LayerError::Write {
-            entry: shown(path),
-            cause,
-        },
+    let entry = shown(path);
+    // Some failures are the archive's fault, not the disk's.
+    let refused = |reason: &str| LayerError::Entry {
+        entry: entry.clone(),
+        reason: reason.to_owned(),
+    };
+    match Errno::from_io_error(&cause) {
+        Some(Errno::NOSPC | Errno::DQUOT) => LayerError::NoSpace,
+        Some(Errno::LOOP) => refused("a link on the way to it leads to itself"),
+        Some(Errno::NAMETOOLONG) => refused("a part of its name is too long"),
+        _ => LayerError::Write { entry, cause },
     }
 }

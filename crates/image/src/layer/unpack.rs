@@ -1,4 +1,4 @@
-//! One entry after the other.
+//! Unpacks a layer, entry by entry.
 
 use std::{
     ffi::OsStr,
@@ -20,8 +20,8 @@ use rustix::{
 use super::{
     Bounds, LayerError, Meter, decompress,
     name::{Name, shown},
-    tape::{Entry, Kind, Tape},
-    tree::{self, Before, Tree},
+    tar_reader::{Entry, Kind, TarReader},
+    tree::{self, Existing, Tree},
 };
 use crate::digest::Digest;
 
@@ -54,8 +54,8 @@ pub(crate) fn unpack(
     bounds: Bounds,
     give_up: &Arc<AtomicBool>,
 ) -> Result<Unpacked, LayerError> {
-    let mut work = Work {
-        tape: Tape::new(open(input, compressed, bounds, give_up)?),
+    let mut unpacker = Unpacker {
+        tar_reader: TarReader::new(open(input, compressed, bounds, give_up)?),
         tree: Tree::new(into).map_err(|cause| tree::write_error_raw(b".", cause))?,
         bounds,
         devices: 0,
@@ -63,29 +63,29 @@ pub(crate) fn unpack(
         buffer: vec![0; 256 << 10],
     };
     let mut entries = 0;
-    while let Some(entry) = work.tape.next()? {
+    while let Some(entry) = unpacker.tar_reader.next()? {
         entries += 1;
         if entries > bounds.entries {
             return Err(LayerError::TooMany(bounds.entries));
         }
         if entries % LOOK_EVERY_ENTRIES == 1 {
-            let room = work.tree.has_room_for_names();
+            let room = unpacker.tree.has_room_for_names();
             if !room.map_err(|cause| tree::write_error_raw(b".", cause))? {
                 return Err(LayerError::NoSpace);
             }
         }
-        work.entry(&entry)?;
+        unpacker.entry(&entry)?;
     }
-    let implied = work.tree.finish()?;
+    let implied = unpacker.tree.finish()?;
     // What is behind the archive's end counts for the digest.
-    let meter = work.tape.into_inner();
+    let meter = unpacker.tar_reader.into_inner();
     let (diff_id, bytes) = meter
         .finish()
         .map_err(|error| LayerError::reading(&error))?;
     Ok(Unpacked {
         diff_id,
         bytes,
-        devices_left_out: work.devices,
+        devices_left_out: unpacker.devices,
         implied,
     })
 }
@@ -112,8 +112,8 @@ fn open<'a>(
     Ok(Meter::new(input, compressed, bounds, Arc::clone(give_up)))
 }
 
-struct Work<R> {
-    tape: Tape<R>,
+struct Unpacker<R> {
+    tar_reader: TarReader<R>,
     tree: Tree,
     bounds: Bounds,
     devices: u64,
@@ -122,7 +122,7 @@ struct Work<R> {
     buffer: Vec<u8>,
 }
 
-impl<R: Read> Work<R> {
+impl<R: Read> Unpacker<R> {
     fn entry(&mut self, entry: &Entry) -> Result<(), LayerError> {
         let name = Name::parse(&entry.path)?;
         if let Some((folder, file)) = name.split()
@@ -189,13 +189,13 @@ impl<R: Read> Work<R> {
         owner: (Uid, Gid),
     ) -> Result<(), LayerError> {
         let before = self.tree.clear(parent, file, true)?;
-        if before != Before::Directory {
+        if before != Existing::Directory {
             rustix::fs::mkdirat(parent, file, Mode::from_raw_mode(0o700)).map_err(failed(entry))?;
         }
         let directory = tree::open_directory(parent, file)?;
         self.tree
             .describe_directory(&directory, name.path(), entry, owner)?;
-        if before == Before::Whiteout {
+        if before == Existing::Whiteout {
             tree::set_opaque(&directory)?;
         }
         Ok(())
@@ -211,7 +211,7 @@ impl<R: Read> Work<R> {
         self.tree.clear(parent, name, false)?;
         let mut file = tree::create_file(parent, name)?;
         loop {
-            let count = self.tape.read(&mut self.buffer)?;
+            let count = self.tar_reader.read(&mut self.buffer)?;
             if count == 0 {
                 break;
             }

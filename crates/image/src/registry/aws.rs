@@ -8,7 +8,7 @@ use soulbox_types::Secret;
 
 use super::{
     failure::failure,
-    http::{Ask, Http},
+    http::{Http, RegistryRequest},
     sigv4::{Signed, Signer},
 };
 use crate::{Error, Result};
@@ -63,21 +63,22 @@ pub(crate) async fn password(
     let uri: Uri = format!("https://{host}/")
         .parse()
         .map_err(|_| Error::Aws(format!("{region:?} is not a region")))?;
-    let mut ask = Ask::get(uri);
-    ask.method = Method::POST;
-    ask.body = Bytes::from_static(BODY);
+    let mut request = RegistryRequest::get(uri);
+    request.method = Method::POST;
+    request.body = Bytes::from_static(BODY);
     let value = |text: &str| {
         HeaderValue::from_str(text)
             .map_err(|_| Error::Aws("the access key id has characters that it cannot have".into()))
     };
-    ask.headers
+    request
+        .headers
         .insert(header::CONTENT_TYPE, value(CONTENT_TYPE)?);
-    ask.headers.insert("x-amz-date", value(&time)?);
-    ask.headers.insert("x-amz-target", value(TARGET)?);
+    request.headers.insert("x-amz-date", value(&time)?);
+    request.headers.insert("x-amz-target", value(TARGET)?);
     let mut authorization = value(&authorization)?;
     authorization.set_sensitive(true);
-    ask.headers.insert(header::AUTHORIZATION, authorization);
-    let mut answer = http.send(ask).await?;
+    request.headers.insert(header::AUTHORIZATION, authorization);
+    let mut answer = http.send(request).await?;
     if !answer.response.status().is_success() {
         let refused = failure(answer, "a registry password").await;
         return Err(Error::Aws(refused.to_string()));

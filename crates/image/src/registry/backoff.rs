@@ -1,4 +1,4 @@
-//! When to try again.
+//! Retries with backoff.
 
 use std::time::Duration;
 

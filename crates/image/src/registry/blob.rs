@@ -11,13 +11,13 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 
-use super::{Session, backoff::Backoff, http::Answer, session::check};
+use super::{Session, backoff::Backoff, http::RegistryResponse, session::check};
 use crate::{
     Error, Result,
     digest::Hasher,
     error::{At, blocking},
     manifest::Descriptor,
-    progress::Tally,
+    progress::ProgressCounter,
 };
 
 /// Collected before it is written.
@@ -46,10 +46,10 @@ impl Session {
         descriptor: &Descriptor,
         folder: &Path,
         min_free: u64,
-        tally: &Tally,
+        counter: &ProgressCounter,
     ) -> Result<Blob> {
         let what = format!("the layer {}", descriptor.digest.short());
-        let mut counted = Counted { tally, bytes: 0 };
+        let mut counted = Counted { counter, bytes: 0 };
         let mut backoff = Backoff::new(self.http.timeouts);
         let mut partial = start(folder, min_free).await?;
         let mut furthest = 0;
@@ -116,7 +116,7 @@ impl Session {
 
     async fn receive(
         &self,
-        answer: &mut Answer,
+        answer: &mut RegistryResponse,
         size: u64,
         what: &str,
         partial: &mut Partial,
@@ -125,12 +125,12 @@ impl Session {
         let mut batch = Vec::new();
         let mut waiting = 0;
         loop {
-            let piece = answer.piece().await;
-            let ended = !matches!(piece, Ok(Some(_)));
-            if let Ok(Some(piece)) = &piece {
-                waiting += piece.len();
-                counted.add(piece.len() as u64);
-                batch.push(piece.clone());
+            let chunk = answer.chunk().await;
+            let ended = !matches!(chunk, Ok(Some(_)));
+            if let Ok(Some(chunk)) = &chunk {
+                waiting += chunk.len();
+                counted.add(chunk.len() as u64);
+                batch.push(chunk.clone());
                 if partial.done + waiting as u64 > size {
                     return Err(Error::TooLarge {
                         what: what.to_owned(),
@@ -143,7 +143,7 @@ impl Session {
                 write(partial, std::mem::take(&mut batch)).await?;
                 waiting = 0;
             }
-            match piece {
+            match chunk {
                 Ok(Some(_)) => {}
                 Ok(None) if partial.done == size => return Ok(()),
                 Ok(None) => {
@@ -159,7 +159,7 @@ impl Session {
 }
 
 /// Whether the answer begins where we stopped.
-fn continues(answer: &Answer, done: u64) -> bool {
+fn continues(answer: &RegistryResponse, done: u64) -> bool {
     if done == 0 || answer.response.status() != StatusCode::PARTIAL_CONTENT {
         return false;
     }
@@ -207,7 +207,7 @@ async fn write(partial: &mut Partial, batch: Vec<Bytes>) -> Result<()> {
     let mut hasher = partial.hasher.clone();
     let min_free = partial.min_free;
     let (hasher, written) = blocking(move || {
-        let needed: u64 = batch.iter().map(|piece| piece.len() as u64).sum();
+        let needed: u64 = batch.iter().map(|chunk| chunk.len() as u64).sum();
         let disk =
             rustix::fs::fstatvfs(&file).at("look at the disk of", Path::new("a download"))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -216,11 +216,11 @@ async fn write(partial: &mut Partial, batch: Vec<Bytes>) -> Result<()> {
             return Err(Error::NoSpace { needed, free });
         }
         let mut written = 0;
-        for piece in batch {
-            file.write_all(&piece)
+        for chunk in batch {
+            file.write_all(&chunk)
                 .at("write", Path::new("a download"))?;
-            hasher.update(&piece);
-            written += piece.len() as u64;
+            hasher.update(&chunk);
+            written += chunk.len() as u64;
         }
         Ok((hasher, written))
     })
@@ -246,18 +246,18 @@ fn cut_off(what: String, done: u64, total: u64, cause: &str) -> Error {
 
 /// What a download that fails or is given up has counted is taken back.
 struct Counted<'a> {
-    tally: &'a Tally,
+    counter: &'a ProgressCounter,
     bytes: u64,
 }
 
 impl Counted<'_> {
     fn add(&mut self, bytes: u64) {
-        self.tally.advance(bytes);
+        self.counter.advance(bytes);
         self.bytes += bytes;
     }
 
     fn restart(&mut self) {
-        self.tally.take_back(std::mem::take(&mut self.bytes));
+        self.counter.take_back(std::mem::take(&mut self.bytes));
     }
 }
 

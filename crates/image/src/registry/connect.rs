@@ -19,7 +19,7 @@ use hyper_util::{
 };
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use soulbox_outgoing::{Bounded, Heads, leads_outside};
+use soulbox_outgoing::{InterimLimit, LimitedStream, leads_outside};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -103,7 +103,7 @@ impl Connector {
     }
 
     async fn tcp(&self, target: &Target) -> Result<TcpStream> {
-        if target.scheme == Scheme::Http && !self.policy.may_be_plain(target) {
+        if target.scheme == Scheme::Http && !self.policy.allows_http(target) {
             return Err(Error::PlainHttp {
                 host: target.shown(),
             });
@@ -212,24 +212,24 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 pub(crate) struct Stream {
-    io: TokioIo<Bounded<Box<dyn Duplex>>>,
-    heads: Heads,
+    io: TokioIo<LimitedStream<Box<dyn Duplex>>>,
+    interim_limit: InterimLimit,
 }
 
 impl Stream {
     fn new(stream: impl Duplex + 'static) -> Self {
-        let heads = Heads::default();
+        let interim_limit = InterimLimit::default();
         let stream: Box<dyn Duplex> = Box::new(stream);
         Self {
-            io: TokioIo::new(heads.bound(stream)),
-            heads,
+            io: TokioIo::new(interim_limit.bound(stream)),
+            interim_limit,
         }
     }
 }
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.heads.clone())
+        Connected::new().extra(self.interim_limit.clone())
     }
 }
 

@@ -1,9 +1,9 @@
-//! Answers that are not what was asked for.
+//! Error responses of registries.
 
 use http::{StatusCode, header};
 use serde::Deserialize;
 
-use super::http::Answer;
+use super::http::RegistryResponse;
 use crate::{Error, manifest::printable};
 
 const MAX_BODY: u64 = 64 << 10;
@@ -25,8 +25,8 @@ struct Problem {
     message: String,
 }
 
-/// Turns an answer that is no success into an error that tells what the registry said.
-pub(crate) async fn failure(mut answer: Answer, what: &str) -> Error {
+/// Turns an answer that is no success into an error with the registry's message.
+pub(crate) async fn failure(mut answer: RegistryResponse, what: &str) -> Error {
     let status = answer.response.status();
     let retry_after = answer
         .response

@@ -11,7 +11,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use parking_lot::Mutex;
-use soulbox_outgoing::{Flood, Pace, is_flood, watch_pooled};
+use soulbox_outgoing::{ChunkThrottle, Flood, is_flood, watch_pooled};
 use soulbox_types::causes;
 use tokio::time::timeout;
 
@@ -39,16 +39,16 @@ pub(crate) struct Http {
     schemes: Arc<Mutex<HashMap<String, Scheme>>>,
 }
 
-/// One thing to ask for.
+/// A request to a registry.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct RegistryRequest {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Ask {
+impl RegistryRequest {
     pub(crate) fn get(uri: Uri) -> Self {
         Self {
             method: Method::GET,
@@ -59,13 +59,13 @@ impl Ask {
     }
 }
 
-/// An answer whose body is still to come.
+/// A response whose body is still to come.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RegistryResponse {
     pub(crate) host: String,
     pub(crate) response: Response<Incoming>,
     idle: Duration,
-    pace: Pace,
+    throttle: ChunkThrottle,
 }
 
 impl Http {
@@ -102,7 +102,7 @@ impl Http {
         let Some(target) = Target::of(&secure) else {
             return Ok(secure);
         };
-        if !self.policy.may_be_plain(&target) {
+        if !self.policy.allows_http(&target) {
             return Ok(secure);
         }
         if let Some(scheme) = self.policy.scheme(&target) {
@@ -121,43 +121,43 @@ impl Http {
     }
 
     /// Follows redirects; who is elsewhere does not get the authorization.
-    pub(crate) async fn send(&self, mut ask: Ask) -> Result<Answer> {
+    pub(crate) async fn send(&self, mut request: RegistryRequest) -> Result<RegistryResponse> {
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.once(&ask).await?;
+            let answer = self.once(&request).await?;
             let status = answer.response.status();
             let Some(location) = answer.response.headers().get(header::LOCATION) else {
                 return Ok(answer);
             };
-            if !status.is_redirection() || ask.method != Method::GET {
+            if !status.is_redirection() || request.method != Method::GET {
                 return Ok(answer);
             }
-            let next = resolve(&ask.uri, location).map_err(|reason| Error::Redirect {
+            let next = resolve(&request.uri, location).map_err(|reason| Error::Redirect {
                 host: answer.host.clone(),
                 reason: reason.to_owned(),
             })?;
-            if Target::of(&next) != Target::of(&ask.uri) {
-                ask.headers.remove(header::AUTHORIZATION);
+            if Target::of(&next) != Target::of(&request.uri) {
+                request.headers.remove(header::AUTHORIZATION);
             }
-            ask.uri = next;
+            request.uri = next;
         }
         Err(Error::Redirect {
-            host: shown(&ask.uri),
+            host: shown(&request.uri),
             reason: format!("there were more than {MAX_REDIRECTS} in a row"),
         })
     }
 
-    async fn once(&self, ask: &Ask) -> Result<Answer> {
-        let host = shown(&ask.uri);
+    async fn once(&self, wanted: &RegistryRequest) -> Result<RegistryResponse> {
+        let host = shown(&wanted.uri);
         let broken = |cause: String| Error::Http {
             host: host.clone(),
             cause,
         };
         let mut request = Request::builder()
-            .method(ask.method.clone())
-            .uri(ask.uri.clone())
-            .body(Full::new(ask.body.clone()))
+            .method(wanted.method.clone())
+            .uri(wanted.uri.clone())
+            .body(Full::new(wanted.body.clone()))
             .map_err(|error| broken(error.to_string()))?;
-        *request.headers_mut() = ask.headers.clone();
+        *request.headers_mut() = wanted.headers.clone();
         let agent = HeaderValue::from_static(USER_AGENT);
         request.headers_mut().insert(header::USER_AGENT, agent);
         watch_pooled(&mut request);
@@ -168,11 +168,11 @@ impl Http {
                 host,
                 seconds: limit.as_secs(),
             }),
-            Ok(Ok(response)) => Ok(Answer {
+            Ok(Ok(response)) => Ok(RegistryResponse {
                 host,
                 response,
                 idle: self.timeouts.idle,
-                pace: Pace::default(),
+                throttle: ChunkThrottle::default(),
             }),
             Ok(Err(error)) if is_flood(&error) => Err(malformed(&host, Flood.to_string())),
             Ok(Err(error)) => Err(unwrap(&error, broken)),
@@ -218,11 +218,11 @@ fn again(error: &Error) -> Error {
     }
 }
 
-impl Answer {
-    /// The next piece of the body; `None` at its end.
-    pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>> {
+impl RegistryResponse {
+    /// The next chunk of the body; `None` at its end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>> {
         loop {
-            self.pace.next().await;
+            self.throttle.next().await;
             let frame = timeout(self.idle, self.response.body_mut().frame()).await;
             match frame {
                 Err(_) => {
@@ -243,7 +243,7 @@ impl Answer {
                 }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
-                        self.pace.took(data.len());
+                        self.throttle.took(data.len());
                         return Ok(Some(data));
                     }
                 }
@@ -254,8 +254,8 @@ impl Answer {
     /// All of the body, if it is not too long.
     pub(crate) async fn whole(&mut self, what: &str, limit: u64) -> Result<Vec<u8>> {
         let mut body = Vec::new();
-        while let Some(piece) = self.piece().await? {
-            body.extend_from_slice(&piece);
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
             if body.len() as u64 > limit {
                 return Err(Error::TooLarge {
                     what: what.to_owned(),

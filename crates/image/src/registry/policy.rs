@@ -145,7 +145,7 @@ impl Policy {
         self.trusted.iter().any(|trusted| trusted.matches(target))
     }
 
-    pub(crate) fn may_be_plain(&self, target: &Target) -> bool {
+    pub(crate) fn allows_http(&self, target: &Target) -> bool {
         let plain = |trusted: &Trusted| trusted.scheme != Some(Scheme::Https);
         self.trusted
             .iter()
@@ -208,7 +208,7 @@ mod tests {
         assert!(!policy.may_be_private(&target("http://localhost:5001/v2/")));
         assert!(!policy.may_be_private(&target("http://localhost/v2/")));
         assert!(policy.may_be_private(&target("https://registry.lan/")));
-        assert!(policy.may_be_plain(&target("http://registry.lan/")));
+        assert!(policy.allows_http(&target("http://registry.lan/")));
         assert!(!policy.may_be_private(&target("http://registry.lan:22/")));
         assert!(policy.may_be_private(&target("http://[::1]:7/")));
     }
@@ -216,8 +216,8 @@ mod tests {
     #[test]
     fn a_scheme_narrows_it() {
         let policy = policy(&["https://a:1", "http://b:1"]);
-        assert!(!policy.may_be_plain(&target("http://a:1/")));
-        assert!(policy.may_be_plain(&target("http://b:1/")));
+        assert!(!policy.allows_http(&target("http://a:1/")));
+        assert!(policy.allows_http(&target("http://b:1/")));
         assert_eq!(policy.scheme(&target("https://b:1/")), Some(Scheme::Http));
         assert_eq!(policy.scheme(&target("https://c:1/")), None);
     }
@@ -226,7 +226,7 @@ mod tests {
     fn mirrors_are_trusted_where_they_are() {
         let policy = policy(&[]);
         assert!(policy.mirror("docker.io").is_some());
-        assert!(policy.may_be_plain(&target("http://10.0.0.9:5000/")));
+        assert!(policy.allows_http(&target("http://10.0.0.9:5000/")));
         assert!(!policy.may_be_private(&target("http://10.0.0.9:5001/")));
     }
 

@@ -7,7 +7,7 @@ use super::{
     backoff::Backoff,
     challenge::challenge,
     failure::failure,
-    http::{Answer, Ask, Http, shown},
+    http::{Http, RegistryRequest, RegistryResponse, shown},
     sign_in,
 };
 use crate::{
@@ -129,7 +129,7 @@ impl Session {
         path: &str,
         what: &str,
         headers: &[(HeaderName, HeaderValue)],
-    ) -> Result<Answer> {
+    ) -> Result<RegistryResponse> {
         let address = format!(
             "{}/v2/{}/{path}",
             self.base.to_string().trim_end_matches('/'),
@@ -138,20 +138,21 @@ impl Session {
         let uri: Uri = address
             .parse()
             .map_err(|_| malformed(what, "its address cannot be written"))?;
-        let mut ask = Ask::get(uri);
-        ask.headers.extend(headers.iter().cloned());
+        let mut request = RegistryRequest::get(uri);
+        request.headers.extend(headers.iter().cloned());
         let known = self.authorization.lock().await.clone();
         if let Some(known) = known {
-            ask.headers.insert(header::AUTHORIZATION, known);
+            request.headers.insert(header::AUTHORIZATION, known);
         }
-        let mut answer = self.http.send(ask.clone()).await?;
+        let mut answer = self.http.send(request.clone()).await?;
         if answer.response.status() == StatusCode::UNAUTHORIZED {
             let Some(authorization) = self.sign_in(&answer).await? else {
                 return Err(failure(answer, what).await);
             };
-            ask.headers
+            request
+                .headers
                 .insert(header::AUTHORIZATION, authorization.clone());
-            answer = self.http.send(ask).await?;
+            answer = self.http.send(request).await?;
             if answer.response.status().is_success() {
                 *self.authorization.lock().await = Some(authorization);
             }
@@ -163,7 +164,7 @@ impl Session {
         }
     }
 
-    async fn sign_in(&self, refused: &Answer) -> Result<Option<HeaderValue>> {
+    async fn sign_in(&self, refused: &RegistryResponse) -> Result<Option<HeaderValue>> {
         match challenge(refused.response.headers()) {
             Some(challenge) => {
                 let credentials = self.credentials.as_ref();

@@ -1,4 +1,4 @@
-//! Meeting a challenge.
+//! Authenticates to a registry, as its challenge asks.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, header};
@@ -9,7 +9,7 @@ use super::{
     aws,
     challenge::Challenge,
     failure::failure,
-    http::{Ask, Http},
+    http::{Http, RegistryRequest},
 };
 use crate::{Credentials, Error, Result};
 
@@ -47,11 +47,11 @@ pub(crate) async fn authorization(
             let usual = || format!("repository:{repository}:pull");
             let scope = scope.clone().unwrap_or_else(usual);
             let uri = token_address(realm, service.as_deref(), &scope)?;
-            let mut ask = Ask::get(uri);
+            let mut request = RegistryRequest::get(uri);
             if let Some(basic) = basic {
-                ask.headers.insert(header::AUTHORIZATION, basic);
+                request.headers.insert(header::AUTHORIZATION, basic);
             }
-            token(http, ask, repository).await.map(Some)
+            token(http, request, repository).await.map(Some)
         }
     }
 }
@@ -70,8 +70,8 @@ async fn password(http: &Http, credentials: &Credentials) -> Result<(String, Sec
     }
 }
 
-async fn token(http: &Http, ask: Ask, repository: &str) -> Result<HeaderValue> {
-    let mut answer = http.send(ask).await?;
+async fn token(http: &Http, request: RegistryRequest, repository: &str) -> Result<HeaderValue> {
+    let mut answer = http.send(request).await?;
     if !answer.response.status().is_success() {
         return Err(failure(answer, &format!("a token for {repository}")).await);
     }

@@ -1,4 +1,4 @@
-//! Whom to believe: the system's certificate authorities and the operator's besides.
+//! Trusted certificate authorities: the system's and the operator's.
 
 use std::{io, path::Path, sync::Arc};
 

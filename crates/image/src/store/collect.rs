@@ -27,7 +27,9 @@ impl ImageStore {
             }
         }
         let here = |digest: &Digest| inner.layer(digest).is_dir();
-        inner.memory.forget(|found| found.layers.iter().all(here))?;
+        inner
+            .references
+            .forget(|found| found.layers.iter().all(here))?;
         Ok(removed)
     }
 }

@@ -28,33 +28,33 @@ use rustix::{
 use super::{Inner, make_folder};
 use crate::{Result, digest::Digest, error::At, layer};
 
-/// What a directory shows of itself.
+/// Attributes of a directory.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct Attributes {
     mode: u32,
     uid: u32,
     gid: u32,
     modified: i64,
 }
 
-impl Look {
-    fn is_the_same(&self, other: &Self) -> bool {
+impl Attributes {
+    fn equals(&self, other: &Self) -> bool {
         (self.mode, self.uid, self.gid) == (other.mode, other.uid, other.gid)
     }
 }
 
-/// One layer of a stack, for looking only.
-struct Sheet {
+/// One layer of a stack, read-only.
+struct LayerView {
     root: OwnedFd,
     implied: BTreeSet<PathBuf>,
 }
 
-/// What a layer says about a directory.
-enum Said {
+/// What a layer holds at a path.
+enum LayerEntry {
     /// Nothing: it does not have it.
     Nothing,
     Directory {
-        look: Look,
+        attributes: Attributes,
         implied: bool,
         /// Nothing of the layers below is seen through it.
         opaque: bool,
@@ -87,19 +87,19 @@ impl Inner {
 
     /// The layer that has to go on top, if any.
     pub(super) fn correction(&self, layers: &[PathBuf]) -> Result<Option<PathBuf>> {
-        let mut sheets = Vec::new();
+        let mut views = Vec::new();
         for layer in layers.iter().rev() {
-            sheets.push(self.sheet(layer)?);
+            views.push(self.open_view(layer)?);
         }
         let mut wrong = BTreeMap::new();
-        for path in sheets.iter().flat_map(|sheet| &sheet.implied) {
+        for path in views.iter().flat_map(|view| &view.implied) {
             if !wrong.contains_key(path)
-                && let Some((shown, right)) = looks(&sheets, path)
-                && !shown.is_the_same(&right)
+                && let Some((shown, right)) = directory_attributes(&views, path)
+                && !shown.equals(&right)
             {
                 // The directories above are in the new layer as well, so they must be right.
                 for above in path.ancestors() {
-                    if let Some((_, right)) = looks(&sheets, above) {
+                    if let Some((_, right)) = directory_attributes(&views, above) {
                         wrong.insert(above.to_owned(), right);
                     }
                 }
@@ -111,7 +111,7 @@ impl Inner {
         self.make_correction(&wrong).map(Some)
     }
 
-    fn sheet(&self, layer: &Path) -> Result<Sheet> {
+    fn open_view(&self, layer: &Path) -> Result<LayerView> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, layer, flags, Mode::empty()).at("open", layer)?;
         let name = layer.file_name().and_then(OsStr::to_str);
@@ -124,11 +124,11 @@ impl Inner {
             .filter_map(|path| path.strip_suffix(b"\0"))
             .map(|path| PathBuf::from(OsStr::from_bytes(path)))
             .collect();
-        Ok(Sheet { root, implied })
+        Ok(LayerView { root, implied })
     }
 
-    fn make_correction(&self, looks: &BTreeMap<PathBuf, Look>) -> Result<PathBuf> {
-        let digest = Digest::of(format!("{looks:?}").as_bytes());
+    fn make_correction(&self, wanted: &BTreeMap<PathBuf, Attributes>) -> Result<PathBuf> {
+        let digest = Digest::of(format!("{wanted:?}").as_bytes());
         let done = self.layer(&digest);
         if done.is_dir() {
             self.touch(&digest)?;
@@ -137,16 +137,16 @@ impl Inner {
         let temporary = self.temporary();
         let building = tempfile::tempdir_in(&temporary).at("make a folder in", &temporary)?;
         let root = building.path().join("root");
-        for path in looks.keys() {
+        for path in wanted.keys() {
             let path = root.join(path);
             let mut builder = std::fs::DirBuilder::new();
             builder.mode(0o700).create(&path).at("make", &path)?;
         }
         // From the deepest up: a new entry changes its directory's time.
-        for (path, look) in looks.iter().rev() {
+        for (path, attributes) in wanted.iter().rev() {
             let path = root.join(path);
             File::open(&path)
-                .and_then(|directory| look.apply(&directory))
+                .and_then(|directory| attributes.apply(&directory))
                 .at("describe", &path)?;
         }
         self.name(&root, &digest)?;
@@ -154,7 +154,7 @@ impl Inner {
     }
 }
 
-impl Look {
+impl Attributes {
     fn apply(&self, directory: &File) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         rustix::fs::fchown(directory, Some(uid), Some(gid))?;
@@ -172,20 +172,20 @@ impl Look {
 }
 
 /// How overlayfs shows a directory, and how it should look. From the uppermost layer down.
-fn looks(sheets: &[Sheet], path: &Path) -> Option<(Look, Look)> {
+fn directory_attributes(views: &[LayerView], path: &Path) -> Option<(Attributes, Attributes)> {
     let mut shown = None;
-    for sheet in sheets {
-        match sheet.says(path) {
-            Said::Nothing => {}
-            Said::Other => break,
-            Said::Directory {
-                look,
+    for view in views {
+        match view.lookup(path) {
+            LayerEntry::Nothing => {}
+            LayerEntry::Other => break,
+            LayerEntry::Directory {
+                attributes,
                 implied,
                 opaque,
             } => {
-                let first = *shown.get_or_insert(look);
+                let first = *shown.get_or_insert(attributes);
                 if !implied {
-                    return Some((first, look));
+                    return Some((first, attributes));
                 }
                 if opaque {
                     break;
@@ -193,48 +193,48 @@ fn looks(sheets: &[Sheet], path: &Path) -> Option<(Look, Look)> {
             }
         }
     }
-    shown.map(|look| (look, look))
+    shown.map(|attributes| (attributes, attributes))
 }
 
-impl Sheet {
-    fn says(&self, path: &Path) -> Said {
+impl LayerView {
+    fn lookup(&self, path: &Path) -> LayerEntry {
         let mut opaque = false;
         let mut above: Vec<&Path> = path.ancestors().collect();
         above.reverse();
         for step in above {
             let found = match self.open(step) {
                 Ok(found) => found,
-                Err(Errno::NOENT) if opaque => return Said::Other,
-                Err(Errno::NOENT) => return Said::Nothing,
+                Err(Errno::NOENT) if opaque => return LayerEntry::Other,
+                Err(Errno::NOENT) => return LayerEntry::Nothing,
                 // A file or a link on the way, or worse.
-                Err(_) => return Said::Other,
+                Err(_) => return LayerEntry::Other,
             };
             let Ok(stat) = rustix::fs::fstat(&found) else {
-                return Said::Other;
+                return LayerEntry::Other;
             };
             if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-                return Said::Other;
+                return LayerEntry::Other;
             }
             opaque |= is_opaque(&found);
             if step == path {
-                let look = Look {
+                let attributes = Attributes {
                     mode: stat.st_mode & 0o7777,
                     uid: stat.st_uid,
                     gid: stat.st_gid,
                     modified: stat.st_mtime,
                 };
                 let implied = self.implied.contains(path);
-                return Said::Directory {
-                    look,
+                return LayerEntry::Directory {
+                    attributes,
                     implied,
                     opaque,
                 };
             }
         }
-        Said::Nothing
+        LayerEntry::Nothing
     }
 
-    /// Never through a link: the layer is a stranger's.
+    /// Never through a link: the layer is untrusted.
     fn open(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")

@@ -1,4 +1,4 @@
-//! From an archive to a layer with a name.
+//! Unpacks an archive into a named layer.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ use crate::{
     digest::Digest,
     error::{At, blocking},
     layer::{self, LayerError, Unpacked},
-    progress::Tally,
+    progress::ProgressCounter,
     registry::check,
 };
 
@@ -27,8 +27,8 @@ pub(crate) struct Input {
     pub(crate) file: Arc<File>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    /// Told how much was read.
-    pub(crate) tally: Option<Arc<Tally>>,
+    /// Counts what was read.
+    pub(crate) counter: Option<Arc<ProgressCounter>>,
 }
 
 impl Read for Input {
@@ -40,8 +40,8 @@ impl Read for Input {
         let count = self.file.read_at(buffer, self.offset)?;
         self.offset += count as u64;
         self.size -= count as u64;
-        if let Some(tally) = &self.tally {
-            tally.advance(count as u64);
+        if let Some(counter) = &self.counter {
+            counter.advance(count as u64);
         }
         Ok(count)
     }
@@ -49,15 +49,15 @@ impl Read for Input {
 
 /// Ends the work of another thread when its asker is gone.
 #[derive(Debug, Default)]
-pub(crate) struct GiveUp(Arc<AtomicBool>);
+pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
 
-impl GiveUp {
+impl CancelOnDrop {
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 }
 
-impl Drop for GiveUp {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl ImageStore {
     /// it is only read and checked.
     pub(crate) async fn install(&self, input: Input, expected: Option<Digest>) -> Result<Digest> {
         let store = self.clone();
-        let give_up = GiveUp::default();
+        let give_up = CancelOnDrop::default();
         let flag = give_up.flag();
         blocking(move || store.inner.install(input, expected.as_ref(), &flag)).await
     }

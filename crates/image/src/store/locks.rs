@@ -1,4 +1,4 @@
-//! One at a time, by name.
+//! Locks by name.
 
 use std::{
     collections::HashMap,

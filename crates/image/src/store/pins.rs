@@ -1,4 +1,4 @@
-//! Layers that a pull under way counts on.
+//! Pins layers that a running pull needs.
 
 use std::collections::HashMap;
 
@@ -32,14 +32,14 @@ impl Pins {
     }
 
     /// While it is held, nobody pins anything.
-    pub(super) fn hold(&self) -> Held<'_> {
-        Held(self.counts.lock())
+    pub(super) fn hold(&self) -> PinsGuard<'_> {
+        PinsGuard(self.counts.lock())
     }
 }
 
-pub(super) struct Held<'a>(MutexGuard<'a, HashMap<Digest, usize>>);
+pub(super) struct PinsGuard<'a>(MutexGuard<'a, HashMap<Digest, usize>>);
 
-impl Held<'_> {
+impl PinsGuard<'_> {
     pub(super) fn is_pinned(&self, digest: &Digest) -> bool {
         self.0.contains_key(digest)
     }

@@ -17,11 +17,11 @@ use tokio::{sync::mpsc, time::timeout};
 use super::reply::Failure;
 
 const MAX_REQUEST: usize = 64 << 20;
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) enum Body {
     Whole(Option<Bytes>),
-    /// Ends when the sender is gone. Dropping it tells the sender that nobody reads any more.
+    /// Ends when the sender is gone. Dropping it notifies the sender that nobody reads any more.
     Lines(mpsc::Receiver<Bytes>),
 }
 
@@ -57,7 +57,7 @@ impl http_body::Body for Body {
 
 pub(crate) async fn read(request: Request<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(request.into_body(), MAX_REQUEST);
-    match timeout(PATIENCE, body.collect()).await {
+    match timeout(TIMEOUT, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(_)) => Err(Failure::too_large(MAX_REQUEST)),
         Err(_) => Err(Failure::too_slow()),

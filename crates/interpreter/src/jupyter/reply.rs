@@ -35,7 +35,7 @@ impl ExecuteReply {
 pub(crate) enum Broadcast {
     Event(Event),
     Idle,
-    /// Nothing that a client is told.
+    /// Not reported to clients.
     Other,
 }
 
@@ -62,7 +62,7 @@ struct Display {
 }
 
 #[derive(Deserialize)]
-struct Raised {
+struct ErrorContent {
     #[serde(default)]
     ename: String,
     #[serde(default)]
@@ -99,7 +99,7 @@ impl Broadcast {
                 .map(|display| Event::Result(display.data, false)),
             "execute_result" => serde_json::from_slice::<Display>(content)
                 .map(|display| Event::Result(display.data, true)),
-            "error" => serde_json::from_slice::<Raised>(content).map(|raised| {
+            "error" => serde_json::from_slice::<ErrorContent>(content).map(|raised| {
                 Event::Failed(Failure {
                     name: raised.ename,
                     value: raised.evalue,

@@ -27,7 +27,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Event, Execution, Lost, Mode, Outcome, Process, Step, Stream, launcher::Folder};
+use super::{Event, Execution, KernelLost, Mode, Outcome, Process, Step, Stream, launcher::Folder};
 use crate::language::shell_quoted;
 
 const START: Duration = Duration::from_secs(20);
@@ -83,7 +83,7 @@ impl Kernel {
         let input = Sender::from_owned_fd(input_sink)?;
         let mut output = receiver(output_source)?;
 
-        // The first prompt says that the shell is up; what it printed on the way is its own affair.
+        // The first prompt says that the shell is up; what it printed before is ignored.
         let first = async {
             let mut nothing = vec![0; CHUNK];
             loop {
@@ -114,17 +114,19 @@ impl Kernel {
         })
     }
 
-    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, Lost> {
+    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, KernelLost> {
         let (steps, execution) = Execution::channel();
         if self.shared.lost.get() || self.process.exit().is_some() {
-            return Err(Lost);
+            return Err(KernelLost);
         }
         if mode == Mode::Visible {
             if !code.trim().is_empty() {
                 self.count.set(self.count.get() + 1);
             }
             let accepted = Event::Accepted(self.count.get().max(1));
-            steps.try_send(Step::Event(accepted)).map_err(|_| Lost)?;
+            steps
+                .try_send(Step::Event(accepted))
+                .map_err(|_| KernelLost)?;
         }
         *self.shared.current.borrow_mut() = Some(steps);
         let code = code.replace('\0', "");
@@ -136,7 +138,7 @@ impl Kernel {
             Ok(execution)
         } else {
             self.shared.lost.set(true);
-            Err(Lost)
+            Err(KernelLost)
         }
     }
 
@@ -172,14 +174,14 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
             read = output.read(&mut chunk) => match read {
                 Ok(0) | Err(_) => break,
                 Ok(mut length) => {
-                    // A program that writes in small pieces makes one event of them.
+                    // A program that writes in small chunks makes one event of them.
                     while length < chunk.len() {
                         match timeout(TOGETHER, output.read(&mut chunk[length..])).await {
                             Ok(Ok(more @ 1..)) => length += more,
                             _ => break,
                         }
                     }
-                    tell(&shared, decoder.decode(&chunk[..length])).await;
+                    send_text(&shared, decoder.decode(&chunk[..length])).await;
                 }
             },
             prompt = prompts.read_u8() => {
@@ -188,9 +190,9 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
                 }
                 // All that the cell wrote is in the pipe by now.
                 while let Ok(length @ 1..) = output.try_read(&mut chunk) {
-                    tell(&shared, decoder.decode(&chunk[..length])).await;
+                    send_text(&shared, decoder.decode(&chunk[..length])).await;
                 }
-                tell(&shared, decoder.rest()).await;
+                send_text(&shared, decoder.rest()).await;
                 let current = shared.current.borrow_mut().take();
                 if let Some(steps) = current {
                     let _nobody_listens = steps.send(Step::End(Outcome::Done)).await;
@@ -202,7 +204,7 @@ async fn read(shared: Rc<Shared>, mut output: Receiver, mut prompts: Receiver) {
     shared.current.borrow_mut().take();
 }
 
-async fn tell(shared: &Shared, text: String) {
+async fn send_text(shared: &Shared, text: String) {
     let steps = shared.current.borrow().clone();
     if let Some(steps) = steps.filter(|_| !text.is_empty()) {
         let event = Event::Text(Stream::Stdout, text);
@@ -210,7 +212,7 @@ async fn tell(shared: &Shared, text: String) {
     }
 }
 
-/// Text from bytes that arrive in pieces: a character may be split between two of them.
+/// Text from bytes that arrive in chunks: a character may be split between two of them.
 #[derive(Default)]
 struct Decoder(Vec<u8>);
 

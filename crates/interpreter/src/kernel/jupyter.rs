@@ -17,7 +17,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Execution, Lost, Mode, Outcome, Process, Step, launcher::Folder, spec::Interrupt};
+use super::{
+    Execution, KernelLost, Mode, Outcome, Process, Step, launcher::Folder, spec::Interrupt,
+};
 use crate::{
     jupyter::{Broadcast, Connection, ExecuteReply, Session},
     zmtp::{self, SocketType},
@@ -123,7 +125,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// A subscription takes effect at some moment that nobody tells: ask until an answer was heard
+    /// A subscription takes effect without a notification: ask until an answer was heard
     /// on both channels.
     async fn greet(&self, deadline: Instant) -> Result<(), Error> {
         let mut pause = Duration::from_millis(10);
@@ -136,7 +138,7 @@ impl Kernel {
             }
             self.send(&self.shell, "kernel_info_request", &json!({}))
                 .await
-                .map_err(|Lost| Error::Silent)?;
+                .map_err(|KernelLost| Error::Silent)?;
             let _asked_again = timeout(pause, self.greeted()).await;
             pause = (pause * 2).min(Duration::from_secs(2));
         }
@@ -149,7 +151,7 @@ impl Kernel {
         }
     }
 
-    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, Lost> {
+    pub(super) async fn execute(&self, code: &str, mode: Mode) -> Result<Execution, KernelLost> {
         let content = json!({
             "code": code,
             "silent": mode == Mode::Silent,
@@ -161,10 +163,10 @@ impl Kernel {
         let (request, parts) = self
             .session
             .request("execute_request", &content)
-            .map_err(|_| Lost)?;
+            .map_err(|_| KernelLost)?;
         let (steps, execution) = Execution::channel();
         if self.shared.lost.get() {
-            return Err(Lost);
+            return Err(KernelLost);
         }
         *self.shared.current.borrow_mut() = Some(Current {
             request,
@@ -196,19 +198,26 @@ impl Kernel {
         channel: &Mutex<zmtp::Sender>,
         kind: &str,
         content: &serde_json::Value,
-    ) -> Result<(), Lost> {
-        let (_, parts) = self.session.request(kind, content).map_err(|_| Lost)?;
+    ) -> Result<(), KernelLost> {
+        let (_, parts) = self
+            .session
+            .request(kind, content)
+            .map_err(|_| KernelLost)?;
         self.deliver(channel, &parts).await
     }
 
-    async fn deliver(&self, channel: &Mutex<zmtp::Sender>, parts: &[Vec<u8>]) -> Result<(), Lost> {
+    async fn deliver(
+        &self,
+        channel: &Mutex<zmtp::Sender>,
+        parts: &[Vec<u8>],
+    ) -> Result<(), KernelLost> {
         let sent = timeout(SEND, async { channel.lock().await.send(parts).await }).await;
         if matches!(sent, Ok(Ok(()))) {
             return Ok(());
         }
         // What was sent halfway leaves the channel unusable.
-        self.shared.lose();
-        Err(Lost)
+        self.shared.mark_lost();
+        Err(KernelLost)
     }
 }
 
@@ -262,7 +271,7 @@ async fn read_shell(shared: Rc<Shared>, session: Rc<Session>, mut source: zmtp::
             shared.replied(&reply.parent, outcome).await;
         }
     }
-    shared.lose();
+    shared.mark_lost();
 }
 
 async fn read_iopub(shared: Rc<Shared>, session: Rc<Session>, mut source: zmtp::Receiver) {
@@ -283,7 +292,7 @@ async fn read_iopub(shared: Rc<Shared>, session: Rc<Session>, mut source: zmtp::
             Broadcast::Other => {}
         }
     }
-    shared.lose();
+    shared.mark_lost();
 }
 
 async fn discard(mut source: zmtp::Receiver) {
@@ -342,7 +351,7 @@ impl Shared {
         true
     }
 
-    fn lose(&self) {
+    fn mark_lost(&self) {
         self.lost.set(true);
         self.current.borrow_mut().take();
         self.heard.notify_one();

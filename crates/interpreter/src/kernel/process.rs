@@ -53,7 +53,7 @@ impl Process {
         })
     }
 
-    /// A process that somebody else reaps, and tells of through `exit`.
+    /// A process that another one reaps, which reports its end through `exit`.
     pub(super) fn foreign(
         pid: Pid,
         exit: watch::Receiver<Option<Exit>>,
@@ -151,7 +151,7 @@ impl Exit {
         }
     }
 
-    /// What a user is told about a kernel that ended by itself.
+    /// The message for a user about a kernel that ended by itself.
     pub(crate) fn reason(self) -> String {
         match self {
             Self::Shortage => {

@@ -1,4 +1,4 @@
-//! Whether the kernel of the machine killed for lack of memory, as far as it tells: it counts, in
+//! Whether the machine's kernel killed a process for lack of memory, as far as it reports that: it counts, in
 //! the sandbox's own group, before it kills. envd does the same for commands.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -55,11 +55,11 @@ struct File {
 #[derive(Default, Deserialize)]
 struct Metadata {
     #[serde(default)]
-    soulbox: Ours,
+    soulbox: SoulboxMetadata,
 }
 
 #[derive(Default, Deserialize)]
-struct Ours {
+struct SoulboxMetadata {
     #[serde(default)]
     unix_sockets: bool,
     zygote: Option<Vec<String>>,

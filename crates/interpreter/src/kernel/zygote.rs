@@ -1,7 +1,7 @@
 //! A process that has loaded a kernel's libraries and forks a ready kernel on demand.
 //!
 //! The forked kernels share the pages of what was loaded, and start in milliseconds. The zygote is
-//! their parent: it reaps them and tells how they ended. It says one JSON object per line:
+//! their parent: it reaps them and reports how they ended. It says one JSON object per line:
 //!
 //! ```text
 //! → {"connection_file": "…", "cwd": "…"}
@@ -62,7 +62,7 @@ struct Shared {
     preloaded: Rc<Notify>,
 }
 
-/// A new kernel, and where its end will be told.
+/// A new kernel, and where its end will be reported.
 struct Started {
     pid: Pid,
     exit: watch::Receiver<Option<Exit>>,
@@ -140,11 +140,11 @@ impl Zygote {
         cwd: &Path,
     ) -> io::Result<Process> {
         let request = json!({"connection_file": connection_file, "cwd": cwd});
-        let (tell, started) = oneshot::channel();
+        let (sender, started) = oneshot::channel();
         {
             // One lock for both: answers come in the order of the requests.
             let mut sink = self.sink.lock().await;
-            self.shared.started.borrow_mut().push_back(tell);
+            self.shared.started.borrow_mut().push_back(sender);
             timeout(FORK, sink.write_all(format!("{request}\n").as_bytes())).await??;
         }
         let Started { pid, exit } = timeout(FORK, started)

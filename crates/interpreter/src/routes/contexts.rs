@@ -16,13 +16,13 @@ use crate::{
 };
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ContextInfo<'a> {
     id: &'a str,
     language: &'a str,
     cwd: &'a str,
 }
 
-impl<'a> From<&'a Context> for Shown<'a> {
+impl<'a> From<&'a Context> for ContextInfo<'a> {
     fn from(context: &'a Context) -> Self {
         Self {
             id: &context.id,
@@ -34,9 +34,9 @@ impl<'a> From<&'a Context> for Shown<'a> {
 
 pub(crate) fn list(server: &Server) -> Response<Body> {
     let contexts = server.contexts.list();
-    let shown: Vec<Shown<'_>> = contexts
+    let shown: Vec<ContextInfo<'_>> = contexts
         .iter()
-        .map(|context| Shown::from(&**context))
+        .map(|context| ContextInfo::from(&**context))
         .collect();
     reply::json(&shown)
 }
@@ -53,7 +53,7 @@ pub(crate) async fn create(
     fields.finish()?;
     let language = language.map_or_else(Language::python, |name| Language::new(&name));
     let context = server.contexts.create(language, cwd).await?;
-    Ok(reply::json(&Shown::from(&*context)))
+    Ok(reply::json(&ContextInfo::from(&*context)))
 }
 
 pub(crate) async fn restart(server: &Server, id: &str) -> Result<Response<Body>, Failure> {

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 
 /// Two sandboxes side by side.
-async fn two(fixture: &Fixture, jail: &Jail) -> [SandboxSpec; 2] {
+async fn two(fixture: &Fixture, jail: &Opened) -> [SandboxSpec; 2] {
     let specs = [fixture.spec(), fixture.spec()];
     for spec in &specs {
         create(jail, spec).await;
@@ -307,7 +307,7 @@ async fn there_are_terminals_for_all_sandboxes_together() {
         return;
     };
     let jail = fixture.jail_for(u32::try_from(SANDBOXES).unwrap()).await;
-    let refused = jail.raise_shared_limits().await;
+    let refused = jail.machine.raise_shared_limits().await;
     assert!(refused.is_empty(), "{refused:?}");
     let [first, second] = two(&fixture, &jail).await;
     let script = r"
@@ -349,7 +349,10 @@ async fn open_files_are_bounded_by_the_sandboxs_memory_and_by_no_number_of_the_m
         return;
     };
     let jail = fixture.jail().await;
-    assert_eq!(jail.raise_shared_limits().await, Vec::<String>::new());
+    assert_eq!(
+        jail.machine.raise_shared_limits().await,
+        Vec::<String>::new()
+    );
     let spec = fixture.spec();
     let memory = spec.limits.memory_bytes();
     create(&jail, &spec).await;

@@ -1,4 +1,4 @@
-//! How much one sandbox, and all of them, may ask at the same time.
+//! How many queries one sandbox, and all of them, may have in flight.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -15,11 +15,11 @@ pub(super) struct Admission {
     under_way: Mutex<HashMap<Ipv4Addr, usize>>,
 }
 
-/// One admitted piece of work; gives its place back when dropped.
+/// Permission for one query; released when dropped.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmissionPermit {
     source: Ipv4Addr,
-    door: Arc<Admission>,
+    admission: Arc<Admission>,
 }
 
 impl Admission {
@@ -31,7 +31,7 @@ impl Admission {
         })
     }
 
-    pub(super) fn admit(self: &Arc<Self>, source: Ipv4Addr) -> Option<Admitted> {
+    pub(super) fn admit(self: &Arc<Self>, source: Ipv4Addr) -> Option<AdmissionPermit> {
         let mut under_way = self.under_way.lock();
         let total: usize = under_way.values().sum();
         let own = under_way.get(&source).copied().unwrap_or(0);
@@ -40,16 +40,16 @@ impl Admission {
             return None;
         }
         under_way.insert(source, own + 1);
-        Some(Admitted {
+        Some(AdmissionPermit {
             source,
-            door: Arc::clone(self),
+            admission: Arc::clone(self),
         })
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
-        let mut under_way = self.door.under_way.lock();
+        let mut under_way = self.admission.under_way.lock();
         match under_way.get_mut(&self.source) {
             Some(own) if *own > 1 => *own -= 1,
             _ => {
@@ -65,31 +65,34 @@ mod tests {
 
     #[test]
     fn one_greedy_source_leaves_room_for_others() {
-        let door = Admission::new(2, 3);
+        let admission = Admission::new(2, 3);
         let (greedy, other) = (Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 3));
-        let first = door.admit(greedy).unwrap();
-        let _second = door.admit(greedy).unwrap();
-        assert!(door.admit(greedy).is_none());
-        let _third = door.admit(other).unwrap();
-        assert!(door.admit(other).is_none(), "three in all");
+        let first = admission.admit(greedy).unwrap();
+        let _second = admission.admit(greedy).unwrap();
+        assert!(admission.admit(greedy).is_none());
+        let _third = admission.admit(other).unwrap();
+        assert!(admission.admit(other).is_none(), "three in all");
         drop(first);
-        assert!(door.admit(other).is_none(), "it has as many as are left");
-        assert!(door.admit(Ipv4Addr::new(10, 0, 0, 4)).is_some());
+        assert!(
+            admission.admit(other).is_none(),
+            "it has as many as are left"
+        );
+        assert!(admission.admit(Ipv4Addr::new(10, 0, 0, 4)).is_some());
     }
 
     #[test]
     fn a_crowd_of_greedy_sources_leaves_room_for_others() {
-        let door = Admission::new(64, 1024);
+        let admission = Admission::new(64, 1024);
         let mut taken = Vec::new();
         for _ in 0..64 {
             for last in 1..=250 {
-                taken.extend(door.admit(Ipv4Addr::new(10, 0, 0, last)));
+                taken.extend(admission.admit(Ipv4Addr::new(10, 0, 0, last)));
             }
         }
         for last in 1..=3 {
-            let newcomer = door.admit(Ipv4Addr::new(10, 0, 1, last));
-            assert!(newcomer.is_some(), "{} are under way", taken.len());
-            taken.extend(newcomer);
+            let another = admission.admit(Ipv4Addr::new(10, 0, 1, last));
+            assert!(another.is_some(), "{} are under way", taken.len());
+            taken.extend(another);
         }
     }
 }

@@ -17,9 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Admission, Admitted};
+use super::admission::{Admission, AdmissionPermit};
 use super::message;
-use super::questions::Questions;
+use super::query_limiter::QueryLimiter;
 use super::upstream::{Upstream, framed};
 use crate::{Error, Ipv4Net, NetConfig};
 
@@ -43,7 +43,7 @@ pub(crate) struct Forwarder {
     port: u16,
     range: Ipv4Net,
     upstream: Arc<Upstream>,
-    questions: Arc<Questions>,
+    limiter: Arc<QueryLimiter>,
 }
 
 impl Forwarder {
@@ -69,7 +69,7 @@ impl Forwarder {
             port,
             range: config.range,
             upstream: Arc::new(Upstream::new(&config.upstream_dns, RESOLV_CONF)),
-            questions: Questions::new(),
+            limiter: QueryLimiter::new(),
         })
     }
 
@@ -77,8 +77,8 @@ impl Forwarder {
         self.port
     }
 
-    pub(crate) fn questions(&self) -> Arc<Questions> {
-        Arc::clone(&self.questions)
+    pub(crate) fn limiter(&self) -> Arc<QueryLimiter> {
+        Arc::clone(&self.limiter)
     }
 
     pub(crate) async fn serve(self, stop: CancellationToken) {
@@ -87,7 +87,7 @@ impl Forwarder {
     }
 
     async fn serve_udp(&self) {
-        let door = Admission::new(QUERIES_EACH, QUERIES);
+        let admission = Admission::new(QUERIES_EACH, QUERIES);
         // Ends what is under way when we end.
         let mut under_way = JoinSet::new();
         let mut buffer = vec![0; LARGEST_QUERY + 1];
@@ -104,13 +104,13 @@ impl Forwarder {
             if length > LARGEST_QUERY || !message::is_query(query) {
                 continue;
             }
-            let Some((source, place)) = self.admit(&door, from) else {
+            let Some((source, place)) = self.admit(&admission, from) else {
                 continue;
             };
             let (query, socket) = (query.to_vec(), Arc::clone(&self.udp));
-            let (upstream, questions) = (Arc::clone(&self.upstream), Arc::clone(&self.questions));
+            let (upstream, limiter) = (Arc::clone(&self.upstream), Arc::clone(&self.limiter));
             under_way.spawn(async move {
-                questions.turn(source).await;
+                limiter.throttle(source).await;
                 let answer = upstream.ask_udp(&query).await;
                 let answer = answer.unwrap_or_else(|| message::failure(&query));
                 // A sandbox that is gone, or a full buffer: UDP may lose it.
@@ -121,7 +121,7 @@ impl Forwarder {
     }
 
     async fn serve_tcp(&self) {
-        let door = Admission::new(CONNECTIONS_EACH, CONNECTIONS);
+        let admission = Admission::new(CONNECTIONS_EACH, CONNECTIONS);
         let mut under_way = JoinSet::new();
         loop {
             while under_way.try_join_next().is_some() {}
@@ -132,14 +132,14 @@ impl Forwarder {
                     continue;
                 }
             };
-            let Some((source, place)) = self.admit(&door, from) else {
+            let Some((source, place)) = self.admit(&admission, from) else {
                 continue;
             };
-            let conversation = Conversation {
+            let conversation = TcpConnection {
                 source,
                 stream,
                 upstream: Arc::clone(&self.upstream),
-                questions: Arc::clone(&self.questions),
+                limiter: Arc::clone(&self.limiter),
             };
             under_way.spawn(async move {
                 if let Err(error) = conversation.hold().await {
@@ -151,11 +151,15 @@ impl Forwarder {
     }
 
     /// A place for one of our sandboxes.
-    fn admit(&self, door: &Arc<Admission>, from: SocketAddr) -> Option<(Ipv4Addr, Admitted)> {
+    fn admit(
+        &self,
+        admission: &Arc<Admission>,
+        from: SocketAddr,
+    ) -> Option<(Ipv4Addr, AdmissionPermit)> {
         let source = self.ours(from)?;
-        let place = door.admit(source);
+        let place = admission.admit(source);
         if place.is_none() {
-            self.questions.dropped(source);
+            self.limiter.dropped(source);
         }
         Some((source, place?))
     }
@@ -176,14 +180,14 @@ async fn sockets(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener, u16
 }
 
 /// One question after the other on one connection.
-struct Conversation {
+struct TcpConnection {
     source: Ipv4Addr,
     stream: TcpStream,
     upstream: Arc<Upstream>,
-    questions: Arc<Questions>,
+    limiter: Arc<QueryLimiter>,
 }
 
-impl Conversation {
+impl TcpConnection {
     async fn hold(mut self) -> io::Result<()> {
         loop {
             let length = match within(IDLE, self.stream.read_u16()).await {
@@ -201,7 +205,7 @@ impl Conversation {
             if !message::is_query(&query) {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "not a question"));
             }
-            self.questions.turn(self.source).await;
+            self.limiter.throttle(self.source).await;
             let answer = self.upstream.ask_tcp(&query).await;
             let answer = answer.unwrap_or_else(|| message::failure(&query));
             within(IDLE, self.stream.write_all(&framed(&answer)?)).await?;

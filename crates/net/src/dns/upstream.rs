@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::message;
 
 /// How long one server is waited for, and how many are asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 3;
 const LARGEST: usize = 65_535;
 /// The host's configuration is looked at again after this time.
@@ -68,7 +68,7 @@ impl Upstream {
     /// Asks over UDP, from a new port with a new identifier each time.
     pub(super) async fn ask_udp(&self, query: &[u8]) -> Option<Vec<u8>> {
         for server in self.servers().await {
-            match timeout(PATIENCE, udp(server, query)).await {
+            match timeout(TIMEOUT, udp(server, query)).await {
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => tracing::debug!(%server, %error, "name server failed"),
                 Err(_) => tracing::debug!(%server, "name server is silent"),
@@ -79,7 +79,7 @@ impl Upstream {
 
     pub(super) async fn ask_tcp(&self, query: &[u8]) -> Option<Vec<u8>> {
         for server in self.servers().await {
-            match timeout(PATIENCE, tcp(server, query)).await {
+            match timeout(TIMEOUT, tcp(server, query)).await {
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => tracing::debug!(%server, %error, "name server failed"),
                 Err(_) => tracing::debug!(%server, "name server is silent"),
@@ -128,7 +128,7 @@ async fn tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// A message behind its length, as TCP carries it, in one piece for one packet.
+/// A message behind its length, as TCP carries it, in one buffer for one packet.
 pub(super) fn framed(message: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok([&length.to_be_bytes(), message].concat())

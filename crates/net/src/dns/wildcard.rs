@@ -20,11 +20,11 @@ const TTL: u32 = 60;
 const IDLE: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 64;
 const LARGEST_QUERY: usize = 4096;
-/// What we tell clients that we accept over UDP.
+/// The UDP payload size that we advertise to clients.
 const UDP_PAYLOAD: u16 = 1232;
 
 /// Answers for `domain` and all names under it until `shutdown` completes; refuses other names.
-/// `bound` is told the address as soon as questions can come.
+/// `bound` gets the address as soon as queries are accepted.
 pub async fn wildcard_dns(
     listen: SocketAddr,
     domain: &str,
@@ -130,7 +130,7 @@ async fn serve_tcp(listener: &TcpListener, zone: &Arc<Zone>) {
         match listener.accept().await {
             Ok((stream, _)) if connections.len() < CONNECTIONS => {
                 let zone = Arc::clone(zone);
-                connections.spawn(async move { converse(stream, &zone).await });
+                connections.spawn(async move { serve_connection(stream, &zone).await });
             }
             Ok(_) => {}
             Err(error) => rest(&error).await,
@@ -138,15 +138,15 @@ async fn serve_tcp(listener: &TcpListener, zone: &Arc<Zone>) {
     }
 }
 
-async fn converse(mut stream: TcpStream, zone: &Zone) -> io::Result<()> {
-    let turn = async |stream: &mut TcpStream| {
+async fn serve_connection(mut stream: TcpStream, zone: &Zone) -> io::Result<()> {
+    let exchange = async |stream: &mut TcpStream| {
         let mut query = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut query).await?;
         let reply = zone.reply(&query).ok_or(io::ErrorKind::InvalidData)?;
         stream.write_all(&framed(&reply)?).await
     };
     loop {
-        timeout(IDLE, turn(&mut stream))
+        timeout(IDLE, exchange(&mut stream))
             .await
             .map_err(|_| io::ErrorKind::TimedOut)??;
     }

@@ -1,5 +1,5 @@
 //! Other people's rules that would stop sandboxes. A packet must pass every table, so ours cannot
-//! overrule them: we can only tell the operator, with the commands that help, in the words of the
+//! overrule them: we can only warn the operator, with the commands that help, in the words of the
 //! program that made the rules. Each command was tried (`tests/network/firewalls.rs`; those of ufw
 //! and firewalld by hand).
 
@@ -16,16 +16,16 @@ use crate::names::Names;
 
 /// What advice must name.
 #[derive(Debug)]
-struct Ours {
+struct OwnRules {
     table: String,
     /// What the names of our links start with.
     links: String,
     gateway: Ipv4Addr,
 }
 
-/// Whose rules they are, as far as can be told.
+/// Whose rules they are, as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Maker {
+enum RuleOwner {
     Firewalld,
     Ufw,
     /// With this program, and whether Docker's chain for other people's rules is there.
@@ -37,9 +37,9 @@ enum Maker {
 }
 
 /// Chains of others that turn away what is forwarded, or what reaches the host, and have no rule
-/// for our links: those who have followed the advice are not told again.
+/// for our links: those who have followed the advice are not warned again.
 pub(crate) async fn warnings(names: &Names, gateway: Ipv4Addr) -> Vec<String> {
-    let ours = Ours {
+    let ours = OwnRules {
         table: names.table(),
         links: names.slot_prefix(),
         gateway,
@@ -58,7 +58,7 @@ pub(crate) async fn warnings(names: &Names, gateway: Ipv4Addr) -> Vec<String> {
 }
 
 /// Tables with a chain in our way, with their rules.
-async fn nft_tables(ours: &Ours) -> Vec<Table> {
+async fn nft_tables(ours: &OwnRules) -> Vec<Table> {
     let chains = match run("nft", &["-j", "list", "chains"], &[]).await {
         Ok(output) => Table::read_nft(&output.stdout, &ours.links),
         Err(error) => {
@@ -83,7 +83,7 @@ async fn nft_tables(ours: &Ours) -> Vec<Table> {
 }
 
 /// Rules of the older iptables are in a place of their own, which `nft` does not show.
-async fn old_table(ours: &Ours) -> Option<Table> {
+async fn old_table(ours: &OwnRules) -> Option<Table> {
     let tables = tokio::fs::read_to_string("/proc/net/ip_tables_names")
         .await
         .ok()?;
@@ -105,47 +105,46 @@ async fn iptables_of_nft() -> Option<&'static str> {
     }
 }
 
-fn judge(table: &Table, iptables: Option<&'static str>, ours: &Ours) -> Vec<String> {
-    let in_the_way = table
-        .chains
-        .iter()
-        .filter(|chain| chain.is_in_our_way() && table.refuses(chain) && !table.lets_us_in(chain));
-    let maker = maker(table, iptables);
+fn judge(table: &Table, iptables: Option<&'static str>, ours: &OwnRules) -> Vec<String> {
+    let in_the_way = table.chains.iter().filter(|chain| {
+        chain.is_in_our_way() && table.refuses(chain) && !table.accepts_our_links(chain)
+    });
+    let owner = owner(table, iptables);
     let mut warnings: Vec<String> = in_the_way
-        .filter_map(|chain| describe(table, chain, maker, ours))
+        .filter_map(|chain| describe(table, chain, owner, ours))
         .collect();
     warnings.dedup();
     warnings
 }
 
-fn maker(table: &Table, iptables: Option<&'static str>) -> Maker {
+fn owner(table: &Table, iptables: Option<&'static str>) -> RuleOwner {
     // The second is how it looks where firewalld uses iptables.
     if table.name == "firewalld" || table.has_chain("INPUT_ZONES") {
-        return Maker::Firewalld;
+        return RuleOwner::Firewalld;
     }
     if (table.family.as_str(), table.name.as_str()) != ("ip", "filter") {
-        return Maker::Nft;
+        return RuleOwner::Nft;
     }
     if table.has_chain("ufw-user-forward") {
-        return Maker::Ufw;
+        return RuleOwner::Ufw;
     }
     let built_in = table.has_chain("FORWARD") || table.has_chain("INPUT");
     match iptables {
-        Some(program) if built_in => Maker::Iptables {
+        Some(program) if built_in => RuleOwner::Iptables {
             program,
             docker: table.has_chain("DOCKER-USER"),
         },
-        _ => Maker::Nft,
+        _ => RuleOwner::Nft,
     }
 }
 
-fn describe(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<String> {
-    let Ours { links, .. } = ours;
-    if maker == Maker::Firewalld {
+fn describe(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Option<String> {
+    let OwnRules { links, .. } = ours;
+    if owner == RuleOwner::Firewalld {
         return Some(format!(
             "firewalld refuses what it does not know, and does not know the links {links}*: for \
              internet and names in sandboxes run {}. SoulBox's own rules go on guarding this host",
-            listed(&advice(table, chain, maker, ours)?)
+            listed(&advice(table, chain, owner, ours)?)
         ));
     }
     let (what, purpose) = match chain.hook? {
@@ -153,9 +152,9 @@ fn describe(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<S
         Hook::Input => ("what reaches this host", "names"),
         Hook::Other => return None,
     };
-    let keep = match maker {
-        Maker::Ufw | Maker::Firewalld => "",
-        Maker::Nft | Maker::Iptables { .. } => {
+    let keep = match owner {
+        RuleOwner::Ufw | RuleOwner::Firewalld => "",
+        RuleOwner::Nft | RuleOwner::Iptables { .. } => {
             ". This lasts until that firewall is loaded again: keep the rules where its others are"
         }
     };
@@ -165,7 +164,7 @@ fn describe(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<S
         table.family,
         table.name,
         chain.name,
-        listed(&advice(table, chain, maker, ours)?)
+        listed(&advice(table, chain, owner, ours)?)
     ))
 }
 
@@ -177,18 +176,18 @@ fn listed(commands: &[String]) -> String {
 /// The commands that help. Questions for names are recognised by the port that the sandbox asked
 /// on: where a name server of the host has port 53, they arrive on another one, which may be a
 /// different one after each start.
-fn advice(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<Vec<String>> {
-    let Ours { links, gateway, .. } = ours;
+fn advice(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Option<Vec<String>> {
+    let OwnRules { links, gateway, .. } = ours;
     let forward = chain.hook? == Hook::Forward;
-    let commands = match maker {
-        Maker::Firewalld => vec![
+    let commands = match owner {
+        RuleOwner::Firewalld => vec![
             format!("firewall-cmd --permanent --zone=trusted --add-interface={links}+"),
             "firewall-cmd --reload".to_owned(),
         ],
         // It lets answers in by itself.
-        Maker::Ufw if forward => vec![format!("ufw route allow in on {links}+")],
-        Maker::Ufw => vec![format!("ufw allow in on {links}+ to {gateway}")],
-        Maker::Iptables { program, docker } if forward => {
+        RuleOwner::Ufw if forward => vec![format!("ufw route allow in on {links}+")],
+        RuleOwner::Ufw => vec![format!("ufw allow in on {links}+ to {gateway}")],
+        RuleOwner::Iptables { program, docker } if forward => {
             let chain = if docker { "DOCKER-USER" } else { &chain.name };
             let insert = format!("{program} -I {chain}");
             vec![
@@ -198,7 +197,7 @@ fn advice(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<Vec
                 ),
             ]
         }
-        Maker::Iptables { program, .. } => ["udp", "tcp"]
+        RuleOwner::Iptables { program, .. } => ["udp", "tcp"]
             .map(|protocol| {
                 format!(
                     "{program} -I {} -i {links}+ -p {protocol} -m conntrack --ctorigdstport 53 -j \
@@ -207,7 +206,7 @@ fn advice(table: &Table, chain: &Chain, maker: Maker, ours: &Ours) -> Option<Vec
                 )
             })
             .into(),
-        Maker::Nft => {
+        RuleOwner::Nft => {
             let insert = format!(
                 "nft insert rule {} {} {}",
                 table.family, table.name, chain.name

@@ -44,7 +44,7 @@ impl Watch {
                 Ok(recv(socket.get_ref(), buffer.as_mut_slice(), RecvFlags::empty())?.0)
             });
             match read {
-                Ok(Ok(length)) if tells_of_deletion(&buffer[..length]) => return Ok(()),
+                Ok(Ok(length)) if reports_deletion(&buffer[..length]) => return Ok(()),
                 Ok(Err(error)) if is_overrun(&error) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
                 Ok(Ok(_)) | Err(_) => {}
@@ -58,7 +58,7 @@ fn is_overrun(error: &io::Error) -> bool {
 }
 
 /// Looks at the kind of each message: its length is in the first four bytes, its kind in the next.
-fn tells_of_deletion(mut messages: &[u8]) -> bool {
+fn reports_deletion(mut messages: &[u8]) -> bool {
     while let Some(&[a, b, c, d, kind, subsystem]) = messages.first_chunk() {
         if [kind, subsystem] == TABLE_DELETED {
             return true;
@@ -87,16 +87,16 @@ mod tests {
     #[test]
     fn a_deletion_is_found_among_other_news() {
         let created = message([0, 10]);
-        assert!(!tells_of_deletion(&created));
-        assert!(tells_of_deletion(
+        assert!(!reports_deletion(&created));
+        assert!(reports_deletion(
             &[created, message(TABLE_DELETED)].concat()
         ));
     }
 
     #[test]
     fn broken_news_ends() {
-        assert!(!tells_of_deletion(&[]));
-        assert!(!tells_of_deletion(&[0; 64]));
-        assert!(!tells_of_deletion(&[255; 64]));
+        assert!(!reports_deletion(&[]));
+        assert!(!reports_deletion(&[0; 64]));
+        assert!(!reports_deletion(&[255; 64]));
     }
 }

@@ -1,4 +1,4 @@
-//! Who has more than its share of a table that has become short.
+//! Which sandboxes have more than their share of a table that runs full.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -90,8 +90,11 @@ fn who_has_more_than_its_share_loses_the_rest() {
             }
         }
         let walked = flows.cut(|_| true, 495).unwrap();
-        assert!(matches!(walked, Walked::Within(495)), "all fit: {walked:?}");
-        let Walked::Cut(cut) = flows.cut(|_| true, 105).unwrap() else {
+        assert!(
+            matches!(walked, ScanResult::Within(495)),
+            "all fit: {walked:?}"
+        );
+        let ScanResult::Removed(cut) = flows.cut(|_| true, 105).unwrap() else {
             panic!("they do not fit");
         };
         assert_eq!((cut.share, cut.deleted, cut.sandboxes), (50, 390, 2));
@@ -100,7 +103,7 @@ fn who_has_more_than_its_share_loses_the_rest() {
         let third = Ipv4Addr::new(10, 0, 0, 3);
         let walked = flows.cut(|source| source == third, 2).unwrap();
         assert!(
-            matches!(walked, Walked::Cut(Cut { deleted: 3, .. })),
+            matches!(walked, ScanResult::Removed(Removed { deleted: 3, .. })),
             "{walked:?}"
         );
         assert_eq!(flows.counts(), [50, 50, 2]);

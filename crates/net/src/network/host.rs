@@ -10,17 +10,17 @@ use tokio::time::timeout;
 
 use super::policies::Policies;
 use super::sweep;
+use crate::claim_lock::ClaimLock;
 use crate::dns::Forwarder;
 use crate::error::Doing;
 use crate::firewall::{self, Rules};
-use crate::flows::{Flows, Walked};
-use crate::link::{self, Access, Cable};
+use crate::flows::{Flows, ScanResult};
+use crate::link::{self, Access, VethPair};
 use crate::names::Names;
 use crate::namespace::{self, Namespace};
 use crate::netlink::Netlink;
-use crate::slot::{Book, Lease};
+use crate::slot::{Lease, SlotTable};
 use crate::threads::{Threads, current_namespace, enter};
-use crate::turn::Turn;
 use crate::{EgressPolicy, Error, NetConfig, Slot, config};
 
 /// A change in the kernel takes milliseconds; under a storm of them, still far less than this.
@@ -33,7 +33,7 @@ pub(super) const OPENING: Duration = Duration::from_secs(45);
 pub(super) struct Host {
     pub(super) config: NetConfig,
     pub(super) names: Names,
-    pub(super) book: Arc<Book>,
+    pub(super) slot_table: Arc<SlotTable>,
     pub(super) warnings: Vec<String>,
     mtu: u32,
     dns_port: u16,
@@ -77,11 +77,11 @@ impl Host {
             .await?
         };
         let warnings = firewall::warnings(&names, config.gateway()).await;
-        let book = Arc::new(Book::new(config.max_slots, present));
+        let slot_table = Arc::new(SlotTable::new(config.max_slots, present));
         let host = Self {
             config,
             names,
-            book,
+            slot_table,
             warnings,
             mtu,
             dns_port,
@@ -107,7 +107,7 @@ impl Host {
     /// On the builder thread, which leaves home here and returns.
     fn build_here(&self, lease: Lease) -> Result<Slot, Error> {
         let name = self.names.slot_link(lease.index);
-        let cable = Cable {
+        let veth = VethPair {
             name: &name,
             address: self.config.slot_address(lease.index),
             gateway: self.config.gateway(),
@@ -115,9 +115,9 @@ impl Host {
             access: Access::Open,
         };
         let mut inside = Namespace::create()?;
-        inside.plug(cable, self.home.as_fd())?;
+        inside.attach(veth, self.home.as_fd())?;
         enter(self.home.as_fd()).doing(|| "leaving a new network namespace".to_owned())?;
-        self.netlink.lock().bring_up(cable)?;
+        self.netlink.lock().bring_up(veth)?;
         inside.wait_for_carrier()?;
         Ok(self.slot(lease, inside.fd))
     }
@@ -146,7 +146,7 @@ impl Host {
         if !inside.is_ok_and(|link| link.mac == expected) {
             return Err(Error::NotAdoptable {
                 index: lease.index,
-                why: "the namespace does not hold the other end of its cable".to_owned(),
+                why: "the namespace does not hold the other end of its veth pair".to_owned(),
             });
         }
         Ok(self.slot(lease, netns))
@@ -218,7 +218,7 @@ impl Host {
     }
 
     /// Lets all sandboxes together keep so many connections.
-    pub(super) async fn cut_flows(&self, budget: usize) -> Result<Walked, Error> {
+    pub(super) async fn cut_flows(&self, budget: usize) -> Result<ScanResult, Error> {
         let range = self.config.range;
         on_flows(move |flows| flows.cut(|source| range.contains(source), budget)).await
     }
@@ -275,7 +275,7 @@ fn rules<'a>(
 
 /// Makes the gateway's link; the size of packets towards the internet comes back.
 fn claim_gateway(netlink: &mut Netlink, config: &NetConfig, names: &Names) -> Result<u32, Error> {
-    let _turn = Turn::take()?;
+    let _claim_lock = ClaimLock::acquire()?;
     config::check_unused(netlink, names, config.range)?;
     netlink.hold_gateway(&names.holder(), config.gateway())?;
     netlink.uplink_mtu()

@@ -24,12 +24,12 @@ impl Host {
         let plan = policy.plan()?;
         let host = Arc::clone(self);
         // To its end even when the caller goes: half a change would be nobody's to finish.
-        let task = tokio::spawn(async move { host.carry_out(index, plan).await });
+        let task = tokio::spawn(async move { host.apply_plan(index, plan).await });
         task.await
             .map_err(|error| Error::kernel("changing a policy", std::io::Error::other(error)))?
     }
 
-    async fn carry_out(self: &Arc<Self>, index: u32, plan: Plan) -> Result<(), Error> {
+    async fn apply_plan(self: &Arc<Self>, index: u32, plan: Plan) -> Result<(), Error> {
         let mut policies = self.policies.lock().await;
         match plan {
             Plan::Plain(access) => {

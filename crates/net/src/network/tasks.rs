@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::host::Host;
 use crate::Error;
 use crate::firewall::{self, Watch};
-use crate::flows::{self, Rhythm, Walked};
+use crate::flows::{self, ScanResult, ScanSchedule};
 
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LATER_LOOKS: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
         .await
         .is_some()
     {
-        let gone = match host.gone(host.book.leaving()).await {
+        let gone = match host.gone(host.slot_table.leaving()).await {
             Ok(gone) => gone,
             Err(error) => {
                 tracing::warn!(%error, "cannot see which slots left; trying again");
@@ -39,7 +39,7 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
         };
         for index in without_flows(&host, gone, &mut walked).await {
             match host.forget_policy(index).await {
-                Ok(()) => host.book.release(index),
+                Ok(()) => host.slot_table.release(index),
                 Err(error) => {
                     tracing::warn!(%error, "a slot's policy cannot be removed; trying again");
                 }
@@ -50,13 +50,13 @@ pub(super) async fn watch_leaving(host: Arc<Host>, stop: CancellationToken) {
 
 /// Those of the slots that have no connections any more; the others are for a later look.
 async fn without_flows(host: &Host, gone: Vec<u32>, walked: &mut Option<Instant>) -> Vec<u32> {
-    let (spoke, mut clean): (Vec<_>, Vec<_>) = gone
+    let (has_sent, mut clean): (Vec<_>, Vec<_>) = gone
         .into_iter()
-        .partition(|index| host.book.has_spoken(*index));
-    if spoke.is_empty() || walked.is_some_and(|last| last.elapsed() < BETWEEN_WALKS) {
+        .partition(|index| host.slot_table.has_sent(*index));
+    if has_sent.is_empty() || walked.is_some_and(|last| last.elapsed() < BETWEEN_WALKS) {
         return clean;
     }
-    match host.forget_flows(&spoke).await {
+    match host.forget_flows(&has_sent).await {
         Ok(0) => {}
         Ok(count) => tracing::debug!(count, "connections of sandboxes that ended were removed"),
         // They expire, some after days. Without the number there would be no sandbox at all.
@@ -65,17 +65,17 @@ async fn without_flows(host: &Host, gone: Vec<u32>, walked: &mut Option<Instant>
         }
     }
     *walked = Some(Instant::now());
-    clean.extend(spoke);
+    clean.extend(has_sent);
     clean
 }
 
 async fn next_look(host: &Host, pause: &mut Duration) {
-    if host.book.leaving().is_empty() {
-        host.book.left.notified().await;
+    if host.slot_table.leaving().is_empty() {
+        host.slot_table.released.notified().await;
         *pause = FIRST_LOOK;
     }
-    let newcomer = tokio::time::timeout(*pause, host.book.left.notified()).await;
-    *pause = if newcomer.is_ok() {
+    let another = tokio::time::timeout(*pause, host.slot_table.released.notified()).await;
+    *pause = if another.is_ok() {
         FIRST_LOOK
     } else {
         (*pause * 2).min(LATER_LOOKS)
@@ -84,14 +84,14 @@ async fn next_look(host: &Host, pause: &mut Duration) {
 
 /// Keeps the pool full.
 pub(super) async fn fill_pool(host: Arc<Host>, stop: CancellationToken) {
-    stop.run_until_cancelled(fill_for_ever(&host)).await;
-    host.book.drain_ready();
+    stop.run_until_cancelled(refill_pool(&host)).await;
+    host.slot_table.drain_ready();
 }
 
-async fn fill_for_ever(host: &Arc<Host>) {
+async fn refill_pool(host: &Arc<Host>) {
     loop {
-        while host.book.stats().pool < host.config.pool {
-            let Some(lease) = host.book.lease_for_pool() else {
+        while host.slot_table.stats().pool < host.config.pool {
+            let Some(lease) = host.slot_table.lease_for_pool() else {
                 break;
             };
             let built = host.build(lease).await;
@@ -99,12 +99,12 @@ async fn fill_for_ever(host: &Arc<Host>) {
                 tracing::warn!(%error, "a network slot could not be built; trying again");
             }
             let failed = built.is_err();
-            host.book.built_for_pool(built.ok());
+            host.slot_table.built_for_pool(built.ok());
             if failed {
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
         }
-        host.book.changed.notified().await;
+        host.slot_table.changed.notified().await;
     }
 }
 
@@ -142,7 +142,7 @@ async fn write_rules(host: &Host) -> Result<(), Error> {
 /// Keeps sandboxes from filling the kernel's table of connections: then nobody on this machine
 /// could open one, the server and its operator included.
 pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
-    let mut rhythm = Rhythm::default();
+    let mut schedule = ScanSchedule::default();
     while stop
         .run_until_cancelled(tokio::time::sleep(FLOWS_LOOK))
         .await
@@ -153,15 +153,15 @@ pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
         };
         // Half of it is for others.
         let budget = places / 2;
-        if !rhythm.is_due(used, budget, Instant::now()) {
+        if !schedule.is_due(used, budget, Instant::now()) {
             continue;
         }
         match host.cut_flows(budget).await {
-            Ok(Walked::Within(held)) => {
-                rhythm.was_fruitless(held, used, budget, Instant::now());
+            Ok(ScanResult::Within(held)) => {
+                schedule.found_nothing(held, used, budget, Instant::now());
             }
-            Ok(Walked::Cut(cut)) => {
-                rhythm.was_fruitful();
+            Ok(ScanResult::Removed(cut)) => {
+                schedule.found_excess();
                 tracing::warn!(
                     used,
                     places,
@@ -173,7 +173,7 @@ pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
                 );
             }
             Err(error) => {
-                rhythm.was_fruitless(0, used, budget, Instant::now());
+                schedule.found_nothing(0, used, budget, Instant::now());
                 tracing::warn!(%error, "the table of connections cannot be read");
             }
         }

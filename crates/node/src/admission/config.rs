@@ -34,13 +34,13 @@ impl AdmissionConfig {
 }
 
 impl Default for AdmissionConfig {
-    /// Of this machine, without a fence.
+    /// Of this machine, without a slice.
     fn default() -> Self {
         Self {
             wait: Self::WAIT,
             starts: Self::usual_starts(),
             overcommit: Overcommit::default(),
-            gauge: Arc::new(MachineGauge::without_fence()),
+            gauge: Arc::new(MachineGauge::without_slice()),
         }
     }
 }

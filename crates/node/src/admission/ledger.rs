@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Level, Reading, Resource, resource::Lack};
+use super::{Level, Reading, Resource, resource::Shortage};
 
 /// A look serves everybody for so long.
 pub(super) const FRESH: Duration = Duration::from_millis(50);
 /// And for so long those who leave plenty.
 const OLD: Duration = Duration::from_secs(3);
-/// More than what can vanish before the next look, mostly; the fence is there for the rest.
+/// More than what can vanish before the next look, mostly; the slice is there for the rest.
 const PLENTY: Need = Need {
     memory: 1 << 30,
     threads: 1000,
@@ -58,7 +58,7 @@ impl Need {
 pub(super) enum Verdict {
     /// The machine has to be looked at first.
     Unsure,
-    Lack(Lack),
+    Shortage(Shortage),
 }
 
 #[derive(Debug)]
@@ -70,10 +70,10 @@ pub(super) struct Ledger {
     /// How often something ended that the next look would not find any more.
     changes: u64,
     /// For sandboxes that are being made.
-    aside: Need,
+    reserved: Need,
     /// Of those that were made since the last look, which cannot have seen all that they use.
     settling: Need,
-    pub(super) lacking_since: Option<Instant>,
+    pub(super) short_since: Option<Instant>,
 }
 
 /// What a look must not take off: it came later.
@@ -91,9 +91,9 @@ impl Ledger {
             taken,
             seen: 0,
             changes: 0,
-            aside: Need::default(),
+            reserved: Need::default(),
             settling: Need::default(),
-            lacking_since: None,
+            short_since: None,
         }
     }
 
@@ -125,50 +125,52 @@ impl Ledger {
     pub(super) fn check(&self, need: Need, now: Instant, decides: bool) -> Result<bool, Verdict> {
         let age = now.saturating_duration_since(self.taken);
         if decides || age <= FRESH {
-            return match self.lacking(need, Need::default()) {
+            return match self.shortage_of(need, Need::default()) {
                 None => Ok(false),
-                Some(lack) if decides || self.seen == self.changes => Err(Verdict::Lack(lack)),
+                Some(shortage) if decides || self.seen == self.changes => {
+                    Err(Verdict::Shortage(shortage))
+                }
                 Some(_) => Err(Verdict::Unsure),
             };
         }
-        if age <= OLD && self.lacking(need, PLENTY).is_none() {
+        if age <= OLD && self.shortage_of(need, PLENTY).is_none() {
             return Ok(true);
         }
         Err(Verdict::Unsure)
     }
 
-    fn lacking(&self, need: Need, spare: Need) -> Option<Lack> {
-        let aside = self.aside.plus(self.settling);
-        let lacks = |level: &&Level| {
-            let more = need.plus(spare).plus(aside).of(level.resource);
+    fn shortage_of(&self, need: Need, spare: Need) -> Option<Shortage> {
+        let reserved = self.reserved.plus(self.settling);
+        let is_short = |level: &&Level| {
+            let more = need.plus(spare).plus(reserved).of(level.resource);
             need.of(level.resource) > 0 && level.used.saturating_add(more) > level.bound
         };
-        let level = self.reading.levels.iter().find(lacks)?;
+        let level = self.reading.levels.iter().find(is_short)?;
         let of = |need: &Need| need.of(level.resource);
-        Some(Lack::level(
+        Some(Shortage::level(
             level.resource,
             level.whose,
             of(&need),
-            of(&aside),
+            of(&reserved),
             level.used,
             level.bound,
         ))
     }
 
-    pub(super) fn set_aside(&mut self, need: Need) {
-        self.aside = self.aside.plus(need);
+    pub(super) fn reserve(&mut self, need: Need) {
+        self.reserved = self.reserved.plus(need);
     }
 
     /// It is made, or will not be.
     pub(super) fn settle(&mut self, need: Need) {
-        self.aside = self.aside.minus(need);
+        self.reserved = self.reserved.minus(need);
         self.settling = self.settling.plus(need);
         self.changed();
     }
 
     #[cfg(test)]
-    pub(super) fn aside(&self) -> (Need, Need) {
-        (self.aside, self.settling)
+    pub(super) fn reserved(&self) -> (Need, Need) {
+        (self.reserved, self.settling)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The real machine: its reserve, the fence around all sandboxes, and what is used of both.
+//! The real machine: its reserve, the slice of all sandboxes, and what is used of both.
 
 use std::{fs, os::unix::fs::MetadataExt};
 
 use parking_lot::Mutex;
 use rustix::process::{Resource as Limited, getrlimit};
-use soulbox_cgroup::{Ceiling, FenceLimits, Manager};
+use soulbox_cgroup::{Ceiling, Manager, SliceLimits};
 use tokio::time::Instant;
 
 use super::{Gauge, Level, Reading, Resource, shared};
@@ -16,7 +16,7 @@ const RESERVE_PERCENT: u64 = 5;
 const LEAST_RESERVE: u64 = 512 << 20;
 const LEAST_THREADS: u64 = 512;
 const MOST_PART: u64 = 4;
-/// Less is not worth a fence: not one sandbox would live in it.
+/// Less is not worth a slice: not one sandbox would live in it.
 const LEAST_FENCE: u64 = 64 << 20;
 /// Half of what the server has: it answers also when every sandbox computes.
 const CPU_WEIGHT: u16 = 50;
@@ -25,11 +25,11 @@ const FILES_PART: u64 = 8;
 const MOST_FILES: u64 = 1024;
 /// Counting descriptors one by one, where the kernel does not tell the number.
 const COUNT_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
-/// Of the fence, from which on page cache is told apart.
+/// Of the slice, from which on page cache is told apart.
 const EXACT_PART: u64 = 2;
 
 #[derive(Debug, thiserror::Error)]
-pub enum FenceError {
+pub enum SliceError {
     #[error("/proc/meminfo does not say how much memory this machine has")]
     NoMemory,
     #[error(
@@ -43,7 +43,7 @@ pub enum FenceError {
 
 #[derive(Debug)]
 pub struct MachineGauge {
-    fence: Option<Fence>,
+    slice: Option<ReservedSlice>,
     /// Memory that has to stay available at a create.
     spare: u64,
     /// What the kernel numbers at most, less the reserve.
@@ -53,27 +53,27 @@ pub struct MachineGauge {
 }
 
 #[derive(Debug)]
-struct Fence {
+struct ReservedSlice {
     cgroups: Manager,
-    limits: FenceLimits,
+    limits: SliceLimits,
     /// Whether this server has only a part of the machine.
     contained: bool,
 }
 
 impl MachineGauge {
-    pub fn without_fence() -> Self {
+    pub fn without_slice() -> Self {
         let total = Memory::of_this_machine().map_or(0, |memory| memory.total);
         Self {
-            fence: None,
+            slice: None,
             spare: usual_reserve(total, LEAST_RESERVE),
             thread_bound: less_reserve(thread_limit()),
             counted: Mutex::default(),
         }
     }
 
-    /// Puts a fence around all sandboxes, those that are there and those that come. `reserve`: of
-    /// memory, in bytes. What the kernel refuses is logged: sandboxes then have less of a fence.
-    pub fn with_fence(cgroups: Manager, reserve: Option<u64>) -> Result<Self, FenceError> {
+    /// Puts all sandboxes into a slice, those that are there and those that come. `reserve`: of
+    /// memory, in bytes. What the kernel refuses is logged: sandboxes then have less of a slice.
+    pub fn with_slice(cgroups: Manager, reserve: Option<u64>) -> Result<Self, SliceError> {
         let ceilings = (cgroups.memory_ceiling(), cgroups.pids_ceiling());
         let total = memory_within(ceilings.0)?;
         let usual = usual_reserve(total, LEAST_RESERVE);
@@ -81,13 +81,13 @@ impl MachineGauge {
         let memory_bytes = left_of(total, reserve)?;
         let threads =
             limit_of(ceilings.1).map_or(thread_limit(), |limit| limit.min(thread_limit()));
-        let limits = FenceLimits {
+        let limits = SliceLimits {
             memory_bytes,
             pids: less_reserve(threads),
             cpu_weight: CPU_WEIGHT,
         };
-        for error in cgroups.set_fence(&limits) {
-            tracing::warn!(%error, "a part of the fence around all sandboxes could not be set");
+        for error in cgroups.set_slice(&limits) {
+            tracing::warn!(%error, "a part of the slice of all sandboxes could not be set");
         }
         tracing::info!(
             memory_mib = limits.memory_bytes >> 20,
@@ -96,7 +96,7 @@ impl MachineGauge {
             "all sandboxes together are bounded"
         );
         Ok(Self {
-            fence: Some(Fence {
+            slice: Some(ReservedSlice {
                 cgroups,
                 limits,
                 contained: ceilings.0.is_some() || ceilings.1.is_some(),
@@ -108,17 +108,17 @@ impl MachineGauge {
         })
     }
 
-    /// Whether a fence with this reserve of memory, in bytes, has room for sandboxes on this
+    /// Whether a slice with this reserve of memory, in bytes, has room for sandboxes on this
     /// machine. Makes nothing.
-    pub fn check_reserve(reserve: u64) -> Result<(), FenceError> {
+    pub fn check_reserve(reserve: u64) -> Result<(), SliceError> {
         let total = memory_within(soulbox_cgroup::memory_ceiling())?;
         left_of(total, reserve).map(|_left| ())
     }
 
     /// What all sandboxes may use together.
     pub fn memory_for_sandboxes(&self) -> u64 {
-        match &self.fence {
-            Some(fence) => fence.limits.memory_bytes,
+        match &self.slice {
+            Some(slice) => slice.limits.memory_bytes,
             None => Memory::of_this_machine().map_or(0, |memory| memory.total - self.spare),
         }
     }
@@ -173,9 +173,9 @@ impl Gauge for MachineGauge {
         for (resource, used, bound) in shared::levels() {
             level(resource, "of the machine", used, bound);
         }
-        if let Some(fence) = &self.fence {
-            let limits = &fence.limits;
-            match fence.cgroups.fence_use(limits.memory_bytes / EXACT_PART) {
+        if let Some(slice) = &self.slice {
+            let limits = &slice.limits;
+            match slice.cgroups.slice_use(limits.memory_bytes / EXACT_PART) {
                 Ok(used) => {
                     let whose = "for all sandboxes together";
                     level(
@@ -188,13 +188,13 @@ impl Gauge for MachineGauge {
                 }
                 Err(error) => tracing::debug!(%error, "what all sandboxes use cannot be read"),
             }
-            if fence.contained {
+            if slice.contained {
                 let whose = "of this container";
-                if let Some(Ceiling { used, limit }) = fence.cgroups.memory_ceiling() {
+                if let Some(Ceiling { used, limit }) = slice.cgroups.memory_ceiling() {
                     let bound = limit.saturating_sub(self.spare);
                     level(Resource::Memory, whose, used, bound);
                 }
-                if let Some(Ceiling { used, limit }) = fence.cgroups.pids_ceiling() {
+                if let Some(Ceiling { used, limit }) = slice.cgroups.pids_ceiling() {
                     level(Resource::Threads, whose, used, less_reserve(limit));
                 }
             }
@@ -208,14 +208,14 @@ fn limit_of(ceiling: Option<Ceiling>) -> Option<u64> {
 }
 
 /// Of the machine, or of the container that is ours.
-fn memory_within(ceiling: Option<Ceiling>) -> Result<u64, FenceError> {
-    let memory = Memory::of_this_machine().ok_or(FenceError::NoMemory)?;
+fn memory_within(ceiling: Option<Ceiling>) -> Result<u64, SliceError> {
+    let memory = Memory::of_this_machine().ok_or(SliceError::NoMemory)?;
     Ok(limit_of(ceiling).map_or(memory.total, |limit| limit.min(memory.total)))
 }
 
-fn left_of(total: u64, reserve: u64) -> Result<u64, FenceError> {
+fn left_of(total: u64, reserve: u64) -> Result<u64, SliceError> {
     match total.saturating_sub(reserve) {
-        ..LEAST_FENCE => Err(FenceError::NothingLeft { reserve, total }),
+        ..LEAST_FENCE => Err(SliceError::NothingLeft { reserve, total }),
         left => Ok(left),
     }
 }
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn this_machine_says_what_is_used_of_it() {
-        let reading = MachineGauge::without_fence().read();
+        let reading = MachineGauge::without_slice().read();
         for resource in [Resource::Memory, Resource::Threads, Resource::Files] {
             let level = reading.levels.iter().find(|l| l.resource == resource);
             let level = level.unwrap_or_else(|| panic!("{resource:?}"));

@@ -69,7 +69,7 @@ impl Resource {
 
 /// Why a sandbox does not fit just now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct Shortage {
     pub(super) resource: Resource,
     pub(super) what: String,
     /// However long it waits.
@@ -81,7 +81,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// Somebody has to free a disk.
 const LATER: Duration = Duration::from_secs(30);
 
-impl Lack {
+impl Shortage {
     fn of(resource: Resource, what: String) -> Self {
         Self {
             resource,
@@ -102,7 +102,7 @@ impl Lack {
         resource: Resource,
         whose: &str,
         need: u64,
-        aside: u64,
+        reserved: u64,
         used: u64,
         bound: u64,
     ) -> Self {
@@ -113,7 +113,7 @@ impl Lack {
                 mib(need),
                 mib(used),
                 bound >> 20,
-                mib(aside),
+                mib(reserved),
             ),
             Resource::Terminals | Resource::Connections => format!(
                 "{}: {used} of {bound} {whose} are in use, and the rest is kept for the sandboxes \
@@ -122,7 +122,7 @@ impl Lack {
             ),
             other => format!(
                 "{}: a sandbox needs about {need}, but {used} of {bound} {whose} are in use and \
-                 {aside} are set aside for sandboxes that are being started",
+                 {reserved} are set aside for sandboxes that are being started",
                 other.as_str(),
             ),
         };
@@ -204,18 +204,20 @@ fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(1 << 20)
 }
 
-impl From<Lack> for Error {
-    fn from(lack: Lack) -> Self {
-        if lack.forever {
-            return Self::TooLarge { what: lack.what };
+impl From<Shortage> for Error {
+    fn from(shortage: Shortage) -> Self {
+        if shortage.forever {
+            return Self::TooLarge {
+                what: shortage.what,
+            };
         }
-        let retry_after = if lack.resource == Resource::Disk {
+        let retry_after = if shortage.resource == Resource::Disk {
             LATER
         } else {
             SOON
         };
         Self::NoCapacity {
-            what: lack.what,
+            what: shortage.what,
             retry_after,
         }
     }
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_resource_and_the_amounts() {
-        let lack = Lack::level(
+        let shortage = Shortage::level(
             Resource::Memory,
             "of the machine",
             24 << 20,
@@ -245,19 +247,21 @@ mod tests {
             960 << 20,
         );
         assert_eq!(
-            lack.what,
+            shortage.what,
             "memory: a sandbox needs about 24 MiB, but 900 of 960 MiB of the machine are in use \
              and 48 MiB are set aside for sandboxes that are being started"
         );
         let limits = Limits::default();
-        let lack = Lack::promised_cpu(&limits, 1500, 3000);
+        let shortage = Shortage::promised_cpu(&limits, 1500, 3000);
         assert!(
-            lack.what.contains("may use 2.00 cpus, and 1.50 of 3.00"),
+            shortage
+                .what
+                .contains("may use 2.00 cpus, and 1.50 of 3.00"),
             "{}",
-            lack.what
+            shortage.what
         );
-        assert!(!lack.forever && Lack::promised_cpu(&limits, 0, 1000).forever);
-        let Error::NoCapacity { retry_after, .. } = Lack::places(3, 3).into() else {
+        assert!(!shortage.forever && Shortage::promised_cpu(&limits, 0, 1000).forever);
+        let Error::NoCapacity { retry_after, .. } = Shortage::places(3, 3).into() else {
             panic!()
         };
         assert_eq!(retry_after, SOON);

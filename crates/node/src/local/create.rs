@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{Disk, Error, LogLevel, Result, SandboxStatus, Stats};
+use soulbox_runtime::{Disk, Error, LogLevel, NewSandbox, Result, SandboxStatus, Started, Stats};
 use soulbox_template::Template;
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
 use tokio_util::sync::CancellationToken;
 
 use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
 use crate::{
-    admission::{Ask, Resource, SetAside},
+    admission::{Ask, CapacityReservation, Resource},
     entry::Entry,
     folder::Folder,
 };
@@ -27,14 +27,17 @@ impl LocalNode {
         }
         let _waiting = self.creates.wait();
         match self.make(&spec).await? {
-            Some(_set_aside) => self.open_up(&spec).await,
+            Some(_capacity) => self.open_up(&spec).await,
             None => self.existing(&spec.id).await,
         }
     }
 
     /// Starts its processes, when there is room. What it will use is set aside until it is ready.
     /// `None`: it is here already. On error nothing is left.
-    pub(crate) async fn make(self: &Arc<Self>, spec: &SandboxSpec) -> Result<Option<SetAside>> {
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+    ) -> Result<Option<CapacityReservation>> {
         let Some((folder, ending)) = self.begin(spec)? else {
             return Ok(None);
         };
@@ -50,31 +53,48 @@ impl LocalNode {
             }
         };
         let result = async {
-            let (written, wish, starts) = (folder.clone(), spec.clone(), self.starts(spec));
+            let (written, request, starts) = (folder.clone(), spec.clone(), self.starts(spec));
             blocking(move || {
-                written.create(&wish)?;
+                written.create(&request)?;
                 if starts { written.unready() } else { Ok(()) }
             })
             .await?;
-            let origin = self.origin(spec, Disk::Fresh).await?;
-            self.runtime
-                .create(spec, origin, &|running| folder.started(running))
-                .await
+            let started = |running: &_| folder.started(running);
+            self.start_processes(spec, Disk::Fresh, &started).await
         }
         .await;
         if let Some(entry) = self.entries.lock().get(&spec.id) {
             entry.made.send_replace(true);
         }
-        let set_aside = permit.started();
+        let capacity = permit.started();
         if let Err(error) = result {
             if matches!(error, Error::NoCapacity { .. }) {
                 // The only thing that the tier itself can be short of.
-                self.door.count_refusal(Resource::Slots);
+                self.admission.count_refusal(Resource::Slots);
             }
             self.give_up_making(spec, &error).await;
             return Err(error);
         }
-        Ok(Some(set_aside))
+        Ok(Some(capacity))
+    }
+
+    /// With the build and the snapshots that the spec names. On error nothing runs.
+    pub(crate) async fn start_processes(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        disk: Disk,
+        started: &Started<'_>,
+    ) -> Result<()> {
+        let template = self
+            .templates()
+            .of(spec)
+            .ok_or_else(|| Error::TemplateNotFound(spec.template.clone()))?;
+        let new = NewSandbox {
+            spec,
+            template: &template,
+            origin: self.origin(spec, disk).await?,
+        };
+        self.runtime(spec.tier)?.create(new, started).await
     }
 
     /// Ends what could not be made. A create that took it over makes another one under its id, so
@@ -87,13 +107,14 @@ impl LocalNode {
             .await;
     }
 
-    /// Puts the wish on record, in memory: from now on it can be ended. `None`: it is here already.
+    /// Puts it on record, in memory: from now on it can be ended. `None`: it is here already.
     fn begin(&self, spec: &SandboxSpec) -> Result<Option<(Folder, CancellationToken)>> {
         let folder = self.folder(&spec.id);
         let mut entries = self.entries.lock();
         if entries.contains(&spec.id) {
             return Ok(None);
         }
+        self.runtimes.get(spec.tier)?;
         if self.creates.is_killed(&spec.id) {
             return Err(Error::SandboxNotFound(spec.id.clone()));
         }
@@ -108,8 +129,7 @@ impl LocalNode {
         {
             return Err(Error::TemplateNotFound(snapshot.clone()));
         }
-        let tier = self.runtime.tier();
-        let entry = Entry::new(spec.clone(), SandboxState::Creating, tier, folder.clone());
+        let entry = Entry::new(spec.clone(), SandboxState::Creating, folder.clone());
         let ending = entry.ending.clone();
         entries.insert(entry);
         Ok(Some((folder, ending)))
@@ -171,7 +191,9 @@ impl LocalNode {
         }
         let (node, spec) = (Arc::clone(self), spec.clone());
         tokio::spawn(async move {
-            if let Ok(stats) = node.runtime.stats(&spec.id).await {
+            if let Ok(runtime) = node.runtime(spec.tier)
+                && let Ok(stats) = runtime.stats(&spec.id).await
+            {
                 node.learn(&spec, &stats);
             }
         });
@@ -179,7 +201,7 @@ impl LocalNode {
 
     pub(crate) fn learn(&self, spec: &SandboxSpec, stats: &Stats) {
         let used = stats.memory_bytes.saturating_sub(stats.memory_cache_bytes);
-        self.door.estimates.learn(spec, used);
+        self.admission.estimates.learn(spec, used);
     }
 
     /// A second create of the same sandbox waits for the first.
@@ -200,7 +222,7 @@ impl LocalNode {
             }
         });
         waited.await.map_err(|_| Error::Timeout {
-            what: "the first create",
+            what: "the first create".into(),
             limit: DESTROY_LIMIT,
         })?
     }

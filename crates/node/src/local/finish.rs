@@ -21,7 +21,7 @@ enum Begun {
         end: End,
         folder: Folder,
         made: watch::Receiver<bool>,
-        turn: Arc<Mutex<()>>,
+        transition_lock: Arc<Mutex<()>>,
     },
 }
 
@@ -46,37 +46,38 @@ impl LocalNode {
         detail: &str,
         is_it: fn(&Entry) -> bool,
     ) {
-        let (end, folder, mut made, turn) = match self.begin_end(id, reason, detail, is_it) {
-            Begun::Absent => return,
-            Begun::ByAnother(mut gone) => {
-                let _or_later = timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await;
-                return;
-            }
-            Begun::Here {
-                end,
-                folder,
-                made,
-                turn,
-            } => (end, folder, made, turn),
-        };
+        let (end, folder, mut made, transition_lock) =
+            match self.begin_end(id, reason, detail, is_it) {
+                Begun::Absent => return,
+                Begun::ByAnother(mut gone) => {
+                    let _or_later = timeout(DESTROY_LIMIT, gone.wait_for(|gone| *gone)).await;
+                    return;
+                }
+                Begun::Here {
+                    end,
+                    folder,
+                    made,
+                    transition_lock,
+                } => (end, folder, made, transition_lock),
+            };
         // What is still being made cannot be torn down. The runtime bounds its own start.
         let _made = made.wait_for(|made| *made).await.is_ok();
         // A pause or resume under way ends first; it is bounded too.
-        let _ours = turn.lock().await;
+        let _ours = transition_lock.lock().await;
         match end.spec.purpose {
             Purpose::Warm => {
                 // Nobody's work is lost, and the log should not read as if it were.
-                tracing::info!(sandbox = %id, detail, "ending a waiting sandbox nobody had yet");
+                tracing::info!(sandbox_id = %id, detail, "ending a waiting sandbox nobody had yet");
             }
             Purpose::User | Purpose::Build => {
-                tracing::info!(sandbox = %id, reason = reason.as_str(), detail, "ending the sandbox");
+                tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "ending the sandbox");
             }
         }
         let mut attempt = 0_u32;
         while let Err(error) = self.tear_down(&end, &folder).await {
             attempt += 1;
             // The pause grows to a minute: what fails for long is not mended by haste.
-            tracing::error!(sandbox = %id, %error, attempt, "could not end the sandbox; trying again");
+            tracing::error!(sandbox_id = %id, %error, attempt, "could not end the sandbox; trying again");
             tokio::time::sleep(RETRY_PAUSE * attempt.min(60)).await;
         }
         self.pool.forget(id, reason);
@@ -87,9 +88,9 @@ impl LocalNode {
             }
             None => Purpose::User,
         };
-        self.door.something_changed();
+        self.admission.something_changed();
         if purpose == Purpose::User {
-            self.tell(NodeEvent::Ended {
+            self.emit(NodeEvent::Ended {
                 id: id.clone(),
                 reason,
                 detail: detail.to_owned(),
@@ -108,7 +109,7 @@ impl LocalNode {
             // The sender is dropped with the entry, which happens last.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Timeout {
-                what: "the sandbox's end",
+                what: "the sandbox's end".into(),
                 limit: DESTROY_LIMIT,
             }),
         }
@@ -143,7 +144,7 @@ impl LocalNode {
             end,
             folder: entry.folder.clone(),
             made: entry.made.subscribe(),
-            turn: Arc::clone(&entry.turn),
+            transition_lock: Arc::clone(&entry.transition_lock),
         }
     }
 
@@ -159,10 +160,11 @@ impl LocalNode {
         })
         .await
         .unwrap_or_default();
-        self.runtime.destroy(id, running.as_ref()).await?;
+        let runtime = self.runtime(end.spec.tier)?;
+        runtime.destroy(id, running.as_ref()).await?;
         let (removing, ends, end) = (folder.clone(), self.ends.clone(), end.clone());
         blocking(move || {
-            if is_told(&end) {
+            if is_recorded(&end) {
                 removing.remove_into(&ends, &end)
             } else {
                 removing.remove()
@@ -173,6 +175,6 @@ impl LocalNode {
 }
 
 /// Whether somebody may ask why it ended: of one that failed to be made, its create was told.
-pub(super) fn is_told(end: &End) -> bool {
+pub(super) fn is_recorded(end: &End) -> bool {
     end.spec.purpose == Purpose::User && end.reason != EndReason::CreateFailed
 }

@@ -8,12 +8,12 @@ use soulbox_runtime::{
     Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, Visited,
 };
 use soulbox_types::{
-    ENVD_PORT, EndReason, Kept, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    TenantId, UnixMillis,
+    ENVD_PORT, EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState,
+    TemplateId, TenantId, UnixMillis,
 };
 use tokio::sync::broadcast;
 
-use super::{LocalNode, blocking, finish::is_told, running};
+use super::{LocalNode, blocking, finish::is_recorded, running};
 use crate::{entry::Entry, logs};
 
 #[async_trait]
@@ -45,7 +45,7 @@ impl Node for LocalNode {
         let mut all: HashMap<SandboxId, End> = {
             let entries = self.entries.lock();
             let ends = entries.values().filter_map(|entry| entry.end.clone());
-            ends.filter(is_told)
+            ends.filter(is_recorded)
                 .map(|end| (end.spec.id.clone(), end))
                 .collect()
         };
@@ -73,11 +73,16 @@ impl Node for LocalNode {
         in_task(self.owned()?.set_network_in_task(id.clone(), network)).await
     }
 
-    async fn pause(&self, id: &SandboxId, keep: Kept) -> Result<()> {
+    async fn pause(&self, id: &SandboxId, keep: PauseMode) -> Result<()> {
         in_task(self.owned()?.pause_in_task(id.clone(), keep)).await
     }
 
-    async fn resume(&self, id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode> {
         in_task(self.owned()?.resume_in_task(id.clone(), deadline, want)).await
     }
 
@@ -139,13 +144,13 @@ impl Node for LocalNode {
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
-        running(&self.entries.lock(), id)?;
-        self.runtime.dial(id, port).await
+        let tier = running(&self.entries.lock(), id)?.spec.tier;
+        self.runtimes.get(tier)?.dial(id, port).await
     }
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats> {
-        running(&self.entries.lock(), id)?;
-        self.runtime.stats(id).await
+        let tier = running(&self.entries.lock(), id)?.spec.tier;
+        self.runtimes.get(tier)?.stats(id).await
     }
 
     fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
@@ -158,17 +163,18 @@ impl Node for LocalNode {
     }
 
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
-        let (mut entries, token) = {
+        let (mut entries, envd) = {
             let entries = self.entries.lock();
             let here = entries.get(id).filter(|e| e.is_shown());
             let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            // envd's own part cannot be had while it rests: nobody inside would answer.
-            let token =
-                (entry.state() == SandboxState::Running).then(|| entry.spec.node_token.clone());
-            (entry.notes(), token)
+            // envd's own part cannot be had while it is paused: nobody inside would answer.
+            let envd = (entry.state() == SandboxState::Running)
+                .then(|| (entry.spec.tier, entry.spec.node_token.clone()));
+            (entry.notes(), envd)
         };
-        if let Some(token) = token
-            && let Ok(stream) = self.runtime.dial(id, ENVD_PORT).await
+        if let Some((tier, token)) = envd
+            && let Ok(runtime) = self.runtimes.get(tier)
+            && let Ok(stream) = runtime.dial(id, ENVD_PORT).await
         {
             entries.extend(logs::from_envd(stream, &token).await);
         }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use soulbox_guest::{Guest, InitUpdate, RuntimeDial};
+use soulbox_envd_client::{EnvdClient, InitUpdate, RuntimeDial};
 use soulbox_runtime::{Error, LogLevel, PoolKey, Result, SandboxStatus};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxSpec, SandboxState};
 use tokio::{sync::watch, time::timeout};
@@ -43,7 +43,7 @@ impl LocalNode {
                 if create.killed.is_cancelled() {
                     return Err(Error::SandboxNotFound(spec.id.clone()));
                 }
-                tracing::warn!(sandbox = %spec.id, %error, "a waiting sandbox cannot be used");
+                tracing::warn!(sandbox_id = %spec.id, %error, "a waiting sandbox cannot be used");
                 if reservation.is_ready() {
                     self.pool().warm().failed(&reservation.key, Instant::now());
                 }
@@ -76,23 +76,23 @@ impl LocalNode {
     }
 
     /// From here on it is the user's in memory: told, counted and ended as theirs.
-    fn take(&self, member: &PoolKey, wish: &SandboxSpec) -> Result<Taken> {
-        if PoolKey::of(wish).as_ref() != Some(member) {
+    fn take(&self, member: &PoolKey, request: &SandboxSpec) -> Result<Taken> {
+        if PoolKey::of(request).as_ref() != Some(member) {
             return Err(Error::Unsupported {
-                tier: self.runtime().tier(),
-                what: "this wish for a waiting sandbox",
+                tier: request.tier,
+                what: "this request for a waiting sandbox".into(),
             });
         }
         let mut entries = self.entries().lock();
-        self.check_promises(&entries, wish)?;
+        self.check_promises(&entries, request)?;
         let mut entry = entries
-            .get_mut(&wish.id)
+            .get_mut(&request.id)
             .filter(|entry| entry.is_nobodys())
-            .ok_or_else(|| Error::SandboxNotFound(wish.id.clone()))?;
+            .ok_or_else(|| Error::SandboxNotFound(request.id.clone()))?;
         if entry.state() != SandboxState::Creating {
             entry.transition(SandboxState::Creating)?;
         }
-        let mut spec = wish.clone();
+        let mut spec = request.clone();
         // envd knows this one.
         spec.node_token = entry.spec.node_token.clone();
         let old = std::mem::replace(&mut entry.spec, Arc::new(spec.clone()));
@@ -140,7 +140,7 @@ impl LocalNode {
                 message: "it could not be made".to_owned(),
             }),
             Err(_) => Err(Error::Timeout {
-                what: "a sandbox of the pool that was being made",
+                what: "a sandbox of the pool that was being made".into(),
                 limit,
             }),
         }
@@ -148,8 +148,12 @@ impl LocalNode {
 
     /// What counts is whether its limits can be set when it is handed over.
     async fn speed_up(&self, spec: &SandboxSpec) {
-        if let Err(error) = self.runtime().set_limits(&spec.id, &spec.limits).await {
-            tracing::debug!(sandbox = %spec.id, %error, "it is made with little of the cpu");
+        let faster = async {
+            let runtime = self.runtime(spec.tier)?;
+            runtime.set_limits(&spec.id, &spec.limits).await
+        };
+        if let Err(error) = faster.await {
+            tracing::debug!(sandbox_id = %spec.id, %error, "it is made with little of the cpu");
         }
     }
 
@@ -158,14 +162,14 @@ impl LocalNode {
             old, spec, folder, ..
         } = taken;
         let id = &spec.id;
-        let turn = self.turn(id)?;
-        let _ours = turn.lock().await;
+        let transition_lock = self.transition_lock(id)?;
+        let _ours = transition_lock.lock().await;
         let (writing, written) = (folder.clone(), spec.clone());
-        let runtime = self.runtime();
+        let runtime = self.runtime(spec.tier)?;
         tokio::try_join!(
             // With its marker still there it is nobody's for a server that starts anew.
             blocking(move || writing.create(&written)),
-            self.tell_envd(&spec),
+            self.notify_envd(&spec),
             // Also when they are the same: it had little of the cpu until now.
             runtime.set_limits(id, &spec.limits),
             self.change_network(&old, &spec),
@@ -190,7 +194,7 @@ impl LocalNode {
         Ok(status)
     }
 
-    async fn tell_envd(&self, spec: &SandboxSpec) -> Result<()> {
+    async fn notify_envd(&self, spec: &SandboxSpec) -> Result<()> {
         let template = self
             .templates()
             .of(spec)
@@ -208,8 +212,8 @@ impl LocalNode {
             cpu_count: Some(spec.limits.cpu_count()),
             disk_bytes: Some(spec.limits.disk_bytes()),
         };
-        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
-        let guest = Guest::new(Arc::new(dial), spec);
+        let dial = RuntimeDial::new(self.runtime(spec.tier)?, spec.id.clone());
+        let guest = EnvdClient::new(Arc::new(dial), spec);
         guest.init(&update).await.map_err(|error| Error::Start {
             step: "envd's settings".to_owned(),
             message: error.to_string(),
@@ -220,7 +224,8 @@ impl LocalNode {
         if old.network == new.network {
             return Ok(());
         }
-        self.runtime().set_network(&new.id, &new.network).await
+        let runtime = self.runtime(new.tier)?;
+        runtime.set_network(&new.id, &new.network).await
     }
 
     /// A reservation that was released before its create came: the sandbox is being ended, and its id is free after that.

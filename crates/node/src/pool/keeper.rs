@@ -5,11 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soulbox_guest::{Guest, RuntimeDial};
+use soulbox_envd_client::{EnvdClient, RuntimeDial};
 use soulbox_runtime::{Error, PoolKey, Result, Stats};
 use soulbox_template::Template;
 use soulbox_types::{
-    Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId, UnixMillis,
+    Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId, Tier,
+    UnixMillis,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -41,14 +42,14 @@ pub(crate) async fn keep(node: Weak<LocalNode>) {
     let Some(config) = config.filter(|config| !config.is_off()) else {
         return;
     };
-    let turns = Arc::new(Semaphore::new(config.at_once.max(1)));
+    let permits = Arc::new(Semaphore::new(config.at_once.max(1)));
     let mut making = JoinSet::new();
     loop {
         let Some(here) = node.upgrade() else { return };
         here.empty_pool().await;
         let pool = Arc::clone(here.pool());
         wait_for_calm(&pool).await;
-        here.fill_pool(&mut making, &turns);
+        here.fill_pool(&mut making, &permits);
         drop(here);
         tokio::select! {
             () = pool.changed.notified() => {}
@@ -85,15 +86,15 @@ impl LocalNode {
         }
     }
 
-    fn fill_pool(self: &Arc<Self>, making: &mut JoinSet<()>, turns: &Arc<Semaphore>) {
+    fn fill_pool(self: &Arc<Self>, making: &mut JoinSet<()>, permits: &Arc<Semaphore>) {
         let pool = self.pool();
         while self.has_room() {
-            let lacking = pool.warm().lacking(&pool.config, Instant::now());
-            let Some(key) = lacking.filter(|key| self.has_memory_for(key)) else {
+            let shortage_of = pool.warm().shortage_of(&pool.config, Instant::now());
+            let Some(key) = shortage_of.filter(|key| self.has_memory_for(key)) else {
                 return;
             };
             pool.warm().begin(&key);
-            making.spawn(Arc::clone(self).make_one(key, Arc::clone(turns)));
+            making.spawn(Arc::clone(self).make_one(key, Arc::clone(permits)));
         }
     }
 
@@ -154,24 +155,24 @@ impl LocalNode {
         let _anyway = timeout(GIVE_WAY, self.creates().nobody_waits()).await;
     }
 
-    async fn make_one(self: Arc<Self>, key: PoolKey, turns: Arc<Semaphore>) {
+    async fn make_one(self: Arc<Self>, key: PoolKey, permits: Arc<Semaphore>) {
         let pool = self.pool();
         // Never closed; without a turn it would only be less polite.
-        let turn = turns.acquire_owned().await.ok();
+        let permit = permits.acquire_owned().await.ok();
         self.give_way_to_users().await;
         let Some(template) = self.current_build(&key) else {
             // Gone meanwhile: the next sweep forgets the kind.
             pool.warm().not_begun(&key, Instant::now());
             return;
         };
-        let slot = self.reserve_prepared();
+        let slot = self.reserve_prepared(key.tier);
         let spec = spec_of(slot.id().clone(), &key, &template);
         let member = Member {
             id: spec.id.clone(),
             build_id: template.build_id.clone(),
         };
         let starting = pool.warm().start(&key, member);
-        let made = self.make_member(&key, &spec, &starting, turn).await;
+        let made = self.make_member(&key, &spec, &starting, permit).await;
         match &made {
             Ok(()) => {}
             Err(error @ Error::NoCapacity { .. }) => {
@@ -194,11 +195,11 @@ impl LocalNode {
         key: &PoolKey,
         spec: &SandboxSpec,
         starting: &Starting,
-        turn: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> Result<()> {
-        let set_aside = self.make(spec).await?;
-        self.open_up_in_turn(spec, turn).await?;
-        drop(set_aside);
+        let capacity = self.make(spec).await?;
+        self.open_up_with_permit(spec, permit).await?;
+        drop(capacity);
         if !starting.is_reserved() {
             self.rehearse(spec).await;
             self.sample(&spec.id).await;
@@ -220,9 +221,12 @@ impl LocalNode {
 impl LocalNode {
     /// A template need not have what is rehearsed with: it is only slower then.
     async fn rehearse(&self, spec: &SandboxSpec) {
-        let dial = RuntimeDial::new(self.runtime(), spec.id.clone());
-        if let Err(error) = Guest::new(Arc::new(dial), spec).rehearse().await {
-            tracing::debug!(sandbox = %spec.id, %error, "its first start was not rehearsed");
+        let Ok(runtime) = self.runtime(spec.tier) else {
+            return;
+        };
+        let dial = RuntimeDial::new(runtime, spec.id.clone());
+        if let Err(error) = EnvdClient::new(Arc::new(dial), spec).warm_up().await {
+            tracing::debug!(sandbox_id = %spec.id, %error, "its first start was not rehearsed");
         }
     }
 }
@@ -234,6 +238,7 @@ fn spec_of(id: SandboxId, key: &PoolKey, template: &Template) -> SandboxSpec {
     SandboxSpec {
         id,
         tenant,
+        tier: Tier::default(),
         template: key.template.clone(),
         build: key.build.clone(),
         purpose: Purpose::Warm,

@@ -55,7 +55,7 @@ impl Starting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Made {
     /// It waits for a create.
-    Kept,
+    Ready,
     /// It is up to the create that has reserved it.
     Reserved,
     /// There is no place for it (any more), or it failed.
@@ -288,7 +288,7 @@ impl WarmPool {
             return Made::Unwanted;
         }
         kind.ready.push_back(starting.member.clone());
-        Made::Kept
+        Made::Ready
     }
 
     pub(super) fn failed(&mut self, key: &PoolKey, now: Instant) {
@@ -377,13 +377,13 @@ impl WarmPool {
 
     /// The kind that lacks most, when there is room for one more. Of a full pool, the kind that
     /// has most makes room for one that has none.
-    pub(super) fn lacking(&mut self, config: &PoolConfig, now: Instant) -> Option<PoolKey> {
+    pub(super) fn shortage_of(&mut self, config: &PoolConfig, now: Instant) -> Option<PoolKey> {
         if self.closed {
             return None;
         }
         let full = self.ready() + self.making() >= config.max_total;
         let unproven = (config.max_total / UNPROVEN_PART).max(LEAST_UNPROVEN);
-        let lacks = self.kinds.iter_mut().filter_map(|(key, kind)| {
+        let is_short = self.kinds.iter_mut().filter_map(|(key, kind)| {
             if kind.not_before.is_some_and(|time| now < time) {
                 return None;
             }
@@ -396,7 +396,7 @@ impl WarmPool {
             let missing = target.saturating_sub(has);
             (missing > 0 && (has == 0 || !full)).then(|| (missing, key.clone()))
         });
-        let (_, key) = lacks.max_by_key(|(missing, _)| *missing)?;
+        let (_, key) = is_short.max_by_key(|(missing, _)| *missing)?;
         if full {
             let fullest = self.kinds.values_mut().max_by_key(|s| s.ready.len())?;
             if fullest.ready.len() < 2 {

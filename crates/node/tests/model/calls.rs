@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{Error, Node};
 use soulbox_types::{
-    EndReason, Kept, Lifecycle, Limits, NetworkPolicy, OnTimeout, Purpose, SandboxId, SandboxSpec,
-    Secret, TemplateId, UnixMillis,
+    EndReason, Lifecycle, Limits, NetworkPolicy, OnTimeout, PauseMode, Purpose, SandboxId,
+    SandboxSpec, Secret, TemplateId, UnixMillis,
 };
 
 use crate::{
@@ -20,8 +20,8 @@ const MOST_SNAPSHOTS: usize = 6;
 #[derive(Debug, Clone)]
 pub(crate) enum Call {
     Create(Box<SandboxSpec>),
-    Pause(Kept),
-    Resume(UnixMillis, Kept),
+    Pause(PauseMode),
+    Resume(UnixMillis, PauseMode),
     Kill,
     SetDeadline(UnixMillis),
     Snapshot(TemplateId),
@@ -42,9 +42,9 @@ impl Model {
         let there = self.snapshots.iter().filter(|(_, is)| **is == Some(true));
         let snapshots: Vec<_> = there.map(|(id, _)| id.clone()).collect();
         let keep = if self.dice.one_in(2) {
-            Kept::Memory
+            PauseMode::Memory
         } else {
-            Kept::Filesystem
+            PauseMode::Filesystem
         };
         let some = self.dice.pick(&ids).cloned();
         let (id, call) = match (self.dice.below(24), some) {
@@ -95,14 +95,15 @@ impl Model {
 
     fn spec(&self, snapshot: Option<TemplateId>) -> SandboxSpec {
         let on_timeout = match self.dice.below(3) {
-            0 => OnTimeout::Pause(Kept::Memory),
-            1 => OnTimeout::Pause(Kept::Filesystem),
+            0 => OnTimeout::Pause(PauseMode::Memory),
+            1 => OnTimeout::Pause(PauseMode::Filesystem),
             _ => OnTimeout::Kill,
         };
         SandboxSpec {
             id: SandboxId::random(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            template: "base".parse().unwrap_or_else(|_| TemplateId::random()),
+            tier: soulbox_types::Tier::default(),
+            template: "base".parse().unwrap(),
             build: None,
             purpose: Purpose::User,
             alias: None,
@@ -145,7 +146,7 @@ impl Model {
             }
             Call::Resume(deadline, want) => {
                 known.may_be.insert(Told::Running);
-                let from_files = *want == Kept::Filesystem || known.died;
+                let from_files = *want == PauseMode::Filesystem || known.died;
                 if from_files && known.may_be(Told::Memory) {
                     known.may_be.insert(Told::Files);
                 }
@@ -192,7 +193,7 @@ impl Model {
                 known.may_be = [Told::Gone].into();
             }
             // Its time may have been over after it was asked for, and before that was done.
-            (Call::Resume(_, Kept::Filesystem), Err(_)) if known.may_be(Told::Memory) => {
+            (Call::Resume(_, PauseMode::Filesystem), Err(_)) if known.may_be(Told::Memory) => {
                 known.may_be.insert(Told::Files);
             }
             // Before its create has begun there is nothing to kill.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use soulbox_runtime::Node;
-use soulbox_types::{EndReason, Kept, OnTimeout, SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{EndReason, OnTimeout, PauseMode, SandboxId, SandboxState, UnixMillis};
 
 /// What the node says of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,11 +14,11 @@ pub(crate) enum Told {
     Gone,
 }
 
-impl From<Kept> for Told {
-    fn from(kept: Kept) -> Self {
+impl From<PauseMode> for Told {
+    fn from(kept: PauseMode) -> Self {
         match kept {
-            Kept::Memory => Self::Memory,
-            Kept::Filesystem => Self::Files,
+            PauseMode::Memory => Self::Memory,
+            PauseMode::Filesystem => Self::Files,
         }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) struct Known {
     pub(crate) crashed: bool,
     /// Its processes were killed, perhaps while it stood still: nobody looks for them then.
     pub(crate) died: bool,
-    /// It ran when the machine was restarted: it rests on its files, and nothing is written of that.
+    /// It ran when the machine was restarted: it is paused on its files, and nothing is written of that.
     pub(crate) rebooted: bool,
     /// It could not be paused when its time was over, and got more. The next start does not know.
     postponed: bool,
@@ -153,7 +153,7 @@ impl Known {
             // Why it ended was in memory only.
             self.may_end.insert(EndReason::Died.as_str());
             // An end that nobody was told of, and that could not be recorded, is none of one that
-            // rested: its files are there.
+            // was paused: its files are there.
             if self.may_be.contains(&Told::Gone) && self.may_be.len() > 1 {
                 self.may_be.insert(Told::Files);
             }

@@ -27,8 +27,8 @@ use std::{
 
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Node, NodeEvent};
-use soulbox_template::Templates;
-use soulbox_types::{EndReason, SandboxId, TemplateId, UnixMillis};
+use soulbox_template::{Template, Templates};
+use soulbox_types::{EndReason, Limits, SandboxId, TemplateId, UnixMillis};
 use tokio::{sync::broadcast, task::JoinSet};
 
 use calls::Answer;
@@ -142,6 +142,8 @@ impl Model {
 
     async fn start(&mut self) -> Life {
         let path = |name: &str| -> PathBuf { self.disk.path().join(name) };
+        let templates = Templates::open(path("builds")).unwrap();
+        templates.set_own(base());
         let config = NodeConfig {
             sandboxes_dir: path("sandboxes"),
             snapshots_dir: path("snapshots"),
@@ -150,7 +152,7 @@ impl Model {
             volumes_dir: path("volumes"),
             max_sandboxes: 100,
             min_free_disk: 0,
-            templates: Arc::new(Templates::open(path("builds")).unwrap()),
+            templates: Arc::new(templates),
             ready_limit: Duration::from_secs(5),
             pool: PoolConfig::off(),
             admission: AdmissionConfig {
@@ -238,7 +240,7 @@ impl Model {
         }
     }
 
-    /// With nothing broken any more, everything is answered and comes to rest as it should be.
+    /// With nothing broken any more, everything is answered and ends as it should be.
     async fn get_quiet(&mut self, life: &mut Life) {
         self.mend();
         let begun = Instant::now();
@@ -345,9 +347,9 @@ impl Model {
             return Err(format!("{id} is told as {told:?}, but its folder is not"));
         }
         // What the next start will go by.
-        let rests = folder.join("paused.json").exists();
+        let is_paused = folder.join("paused.json").exists();
         let unwritten = known.rebooted && told == Told::Files;
-        if rests != matches!(told, Told::Memory | Told::Files) && !unwritten {
+        if is_paused != matches!(told, Told::Memory | Told::Files) && !unwritten {
             return Err(format!("{id} is told as {told:?}, but not on disk"));
         }
         Ok(())
@@ -417,5 +419,21 @@ impl Model {
             println!("{line}");
         }
         panic!("{wrong}; SOULBOX_MODEL_SEED={}", self.seed);
+    }
+}
+
+/// What all sandboxes of the model are made of.
+fn base() -> Template {
+    Template {
+        id: "base".parse().unwrap(),
+        build_id: "01890a5d-ac96-774b-bcce-b302099a8057".to_owned(),
+        aliases: Vec::new(),
+        overlays: Vec::new(),
+        env: [].into(),
+        default_user: "user".to_owned(),
+        default_workdir: String::new(),
+        limits: Limits::default(),
+        start: None,
+        created_at: UnixMillis::now(),
     }
 }

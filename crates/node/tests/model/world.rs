@@ -9,8 +9,8 @@ use std::{
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    AddedLayer, Adopted, Disk, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started,
-    Stats,
+    AddedLayer, Adopted, Disk, DynStream, Error, Exit, NewSandbox, Result, Running, Runtime,
+    Started, Stats,
 };
 use soulbox_types::{Limits, NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::sync::watch;
@@ -133,13 +133,8 @@ impl Runtime for ModelRuntime {
         Tier::Jail
     }
 
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        origin: Origin,
-        started: &Started<'_>,
-    ) -> Result<()> {
-        let (world, id) = (&self.0, &spec.id);
+    async fn create(&self, new: NewSandbox<'_>, started: &Started<'_>) -> Result<()> {
+        let (world, id) = (&self.0, &new.spec.id);
         world.others().await;
         if world.trees.lock().contains_key(id) {
             world.wrong(format!("{id} is started on a disk that is mounted"));
@@ -149,7 +144,7 @@ impl Runtime for ModelRuntime {
             });
         }
         let disk = world.disk(id);
-        match origin.disk {
+        match new.origin.disk {
             Disk::Fresh => std::fs::write(&disk, id.as_str()).map_err(|e| Error::io("disk", e))?,
             Disk::Kept => {
                 let found = std::fs::read_to_string(&disk).unwrap_or_default();

@@ -21,9 +21,10 @@ use soulbox_node::{
     AdmissionConfig, Gauge, Level, LocalNode, NodeConfig, PoolConfig, Reading, Resource,
 };
 use soulbox_runtime::{
-    AddedLayer, Adopted, DynStream, Error, Exit, Origin, Result, Running, Runtime, Started, Stats,
+    AddedLayer, Adopted, DynStream, Error, Exit, NewSandbox, Result, Running, Runtime, Started,
+    Stats,
 };
-use soulbox_template::Templates;
+use soulbox_template::{Template, Templates};
 use soulbox_types::{
     ENVD_PORT, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, Tier,
     UnixMillis,
@@ -139,12 +140,8 @@ impl Runtime for MemoryRuntime {
         }
     }
 
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        _origin: Origin,
-        started: &Started<'_>,
-    ) -> Result<()> {
+    async fn create(&self, new: NewSandbox<'_>, started: &Started<'_>) -> Result<()> {
+        let spec = new.spec;
         let gate = self.0.gate.lock().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -232,7 +229,7 @@ impl Runtime for MemoryRuntime {
             Some(Fails::Before) => return Err(no_space()),
             Some(Fails::Slowly) => {
                 return Err(Error::Timeout {
-                    what: "the end of its processes",
+                    what: "the end of its processes".into(),
                     limit: Duration::from_secs(1),
                 });
             }
@@ -364,8 +361,29 @@ impl Gauge for FakeMemory {
     }
 }
 
-/// Without templates and without a pool.
+/// Of every [`spec`].
+const TEMPLATE: &str = "sometemplate";
+
+/// One that adds nothing.
+pub(crate) fn template(id: TemplateId) -> Template {
+    Template {
+        id,
+        build_id: "01890a5d-ac96-774b-bcce-b302099a8057".to_owned(),
+        aliases: Vec::new(),
+        overlays: Vec::new(),
+        env: [].into(),
+        default_user: "user".to_owned(),
+        default_workdir: String::new(),
+        limits: Limits::default(),
+        start: None,
+        created_at: UnixMillis::now(),
+    }
+}
+
+/// With the template of [`spec`], and without a pool.
 pub(crate) fn config(folder: &Path) -> NodeConfig {
+    let templates = Templates::open(folder.with_extension("builds")).unwrap();
+    templates.set_own(template(TEMPLATE.parse().unwrap()));
     NodeConfig {
         sandboxes_dir: folder.to_owned(),
         snapshots_dir: snapshots_dir(folder),
@@ -374,7 +392,7 @@ pub(crate) fn config(folder: &Path) -> NodeConfig {
         volumes_dir: folder.join("volumes"),
         max_sandboxes: 100,
         min_free_disk: 0,
-        templates: Arc::new(Templates::open(folder.with_extension("builds")).unwrap()),
+        templates: Arc::new(templates),
         ready_limit: Duration::from_secs(5),
         pool: PoolConfig::off(),
         admission: AdmissionConfig {
@@ -390,7 +408,11 @@ pub(crate) async fn open(config: NodeConfig, machine: &Arc<Machine>) -> Arc<Loca
 
 pub(crate) async fn try_open(config: NodeConfig, machine: &Arc<Machine>) -> Result<Arc<LocalNode>> {
     config.sandboxes_dir.clone_into(&mut machine.folder.lock());
-    LocalNode::open(config, Arc::new(MemoryRuntime(Arc::clone(machine)))).await
+    LocalNode::open(config, runtime(machine)).await
+}
+
+pub(crate) fn runtime(machine: &Arc<Machine>) -> Arc<dyn Runtime> {
+    Arc::new(MemoryRuntime(Arc::clone(machine)))
 }
 
 /// Beside the sandboxes' folder, with the same life.
@@ -411,7 +433,8 @@ pub(crate) fn spec(life: Duration) -> SandboxSpec {
     SandboxSpec {
         id: SandboxId::random(),
         tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-        template: TemplateId::random(),
+        tier: Tier::default(),
+        template: TEMPLATE.parse().unwrap(),
         build: None,
         purpose: Purpose::User,
         alias: Some("base".into()),

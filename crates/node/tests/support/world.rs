@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use soulbox_node::LocalNode;
 use soulbox_runtime::{Broken, Node};
-use soulbox_types::{Kept, SandboxId, SandboxSpec};
+use soulbox_types::{PauseMode, SandboxId, SandboxSpec};
 
 use crate::machine::{self, LONG, Machine, config, quarantine_dir, spec};
 
@@ -41,14 +41,14 @@ impl World {
     }
 
     /// A sandbox that a former server left.
-    pub(crate) async fn left(&self, kept: Option<Kept>) -> SandboxSpec {
-        let (server, wish) = (self.server().await, spec(LONG));
-        server.create(wish.clone()).await.unwrap();
-        std::fs::write(self.place(&wish.id).join("disk.img"), "its files").unwrap();
+    pub(crate) async fn left(&self, kept: Option<PauseMode>) -> SandboxSpec {
+        let (server, request) = (self.server().await, spec(LONG));
+        server.create(request.clone()).await.unwrap();
+        std::fs::write(self.place(&request.id).join("disk.img"), "its files").unwrap();
         if let Some(kept) = kept {
-            server.pause(&wish.id, kept).await.unwrap();
+            server.pause(&request.id, kept).await.unwrap();
         }
-        wish
+        request
     }
 
     pub(crate) fn runs(&self, id: &SandboxId) -> bool {

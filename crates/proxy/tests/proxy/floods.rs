@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use soulbox_proxy::{ProxyConfig, WayLimits};
+use soulbox_proxy::{ProxyConfig, StreamLimits};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -117,7 +117,7 @@ async fn endless_trailers_and_chunk_extensions_are_cut() {
 async fn tiny_chunks_are_slowed_down_and_all_arrive() {
     const CHUNKS: usize = 3_000;
     let mut config = ProxyConfig::new("sbx.localhost");
-    config.small_pieces_per_second = 1_000;
+    config.small_chunks_per_second = 1_000;
     let world = world_with(config).await;
     let body = "1\r\nx\r\n".repeat(CHUNKS);
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -138,12 +138,12 @@ async fn tiny_chunks_are_slowed_down_and_all_arrive() {
     assert!(slowed > 0);
 }
 
-/// The same the other way.
+/// The same in the other direction.
 #[tokio::test]
 async fn tiny_chunks_of_a_client_are_slowed_down_and_all_arrive() {
     const CHUNKS: usize = 3_000;
     let mut config = ProxyConfig::new("sbx.localhost");
-    config.small_pieces_per_second = 1_000;
+    config.small_chunks_per_second = 1_000;
     let world = world_with(config).await;
     world
         .server(8080, |mut socket| async move {
@@ -168,13 +168,13 @@ async fn tiny_chunks_of_a_client_are_slowed_down_and_all_arrive() {
     assert!(world.proxy.counters().snapshot().slowed > 0);
 }
 
-/// A client that gives no window makes nobody ask whether the sandbox still lives.
+/// With a client that gives no window, nothing polls the response body.
 #[tokio::test]
 async fn the_connection_into_a_sandbox_ends_with_it_whatever_the_client_does() {
     let mut config = ProxyConfig::new("sbx.localhost");
-    config.ways = WayLimits {
-        most: 2, // and an address has half of them
-        ..WayLimits::default()
+    config.stream_limits = StreamLimits {
+        max_open: 2, // and an address has half of them
+        ..StreamLimits::default()
     };
     let world = world_with(config).await;
     let open = Arc::new(AtomicUsize::new(0));

@@ -1,9 +1,9 @@
-//! What a sandbox's owner asked of traffic to its ports: a token, another host, TLS inside.
+//! The owner's settings for traffic to a sandbox's ports: a token, another host, TLS inside.
 
 use std::sync::Arc;
 
 use soulbox_runtime::Node;
-use soulbox_types::{Kept, SandboxState, Secret};
+use soulbox_types::{PauseMode, SandboxState, Secret};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{
     TlsAcceptor,
@@ -70,7 +70,7 @@ async fn only_the_traffic_token_wakes_a_sandbox_that_is_not_public() {
     let world = world().await;
     world.canned(8080, OK).await;
     make_private(&world);
-    world.node.pause(&id(), Kept::Memory).await.unwrap();
+    world.node.pause(&id(), PauseMode::Memory).await.unwrap();
     let answer = ask(&world, 8080, "").await;
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     assert_eq!(world.node.get(&id()).unwrap().state, SandboxState::Paused);

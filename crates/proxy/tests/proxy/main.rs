@@ -5,10 +5,10 @@
     reason = "a failure here is a failed test"
 )]
 
-mod crowding;
 mod floods;
 mod ingress;
 mod routing;
+mod stream_limits;
 mod streaming;
 mod support;
 mod waking;

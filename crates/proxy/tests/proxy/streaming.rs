@@ -1,4 +1,4 @@
-//! Bytes both ways, and how streams end.
+//! Bytes in both directions, and how streams end.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ async fn killing_the_sandbox_resets_an_http2_stream_and_spares_the_connection() 
 }
 
 #[tokio::test]
-async fn an_upgrade_carries_bytes_both_ways_and_is_cut_with_the_sandbox() {
+async fn an_upgrade_carries_bytes_in_both_directions_and_is_cut_with_the_sandbox() {
     let world = world().await;
     world
         .server(8080, |mut socket| async move {

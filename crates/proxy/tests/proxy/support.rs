@@ -22,7 +22,7 @@ use soulbox_runtime::{
     Snapshot, Stats, Visited, Waker,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
     TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::{
@@ -44,7 +44,7 @@ pub(crate) struct FakeNode {
     ports: Mutex<HashMap<u16, SocketAddr>>,
     paused: Mutex<Option<Paused>>,
     events: broadcast::Sender<NodeEvent>,
-    /// How often all sandboxes were asked for.
+    /// How often all sandboxes were listed.
     pub(crate) lists: AtomicUsize,
 }
 
@@ -53,6 +53,7 @@ impl FakeNode {
         let spec = SandboxSpec {
             id: id(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            tier: Tier::default(),
             template: "base".parse().unwrap(),
             build: None,
             purpose: soulbox_types::Purpose::User,
@@ -76,7 +77,6 @@ impl FakeNode {
         let status = SandboxStatus {
             spec: spec.into(),
             state: SandboxState::Running,
-            tier: Tier::Jail,
         };
         Arc::new(Self {
             sandboxes: Mutex::new(HashMap::from([(id(), status)])),
@@ -133,7 +133,7 @@ impl Node for FakeNode {
     async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
-    async fn pause(&self, _id: &SandboxId, keep: Kept) -> Result<()> {
+    async fn pause(&self, _id: &SandboxId, keep: PauseMode) -> Result<()> {
         self.set_state(SandboxState::Paused);
         *self.paused.lock().unwrap() = Some(Paused {
             kept: keep,
@@ -142,7 +142,12 @@ impl Node for FakeNode {
         drop(self.events.send(NodeEvent::Paused { id: id() }));
         Ok(())
     }
-    async fn resume(&self, _id: &SandboxId, deadline: UnixMillis, want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        _id: &SandboxId,
+        deadline: UnixMillis,
+        want: PauseMode,
+    ) -> Result<PauseMode> {
         *self.paused.lock().unwrap() = None;
         self.set_state(SandboxState::Running);
         let mut sandboxes = self.sandboxes.lock().unwrap();
@@ -168,7 +173,7 @@ impl Node for FakeNode {
     fn visit(&self, _tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         self.lists.fetch_add(1, Ordering::SeqCst);
         for status in self.sandboxes.lock().unwrap().values() {
-            each(Visited::new(&status.spec, status.state, status.tier));
+            each(Visited::new(&status.spec, status.state));
         }
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
@@ -221,7 +226,7 @@ pub(crate) async fn world_with(config: ProxyConfig) -> World {
     world_of(node, proxy).await
 }
 
-/// In which this one is asked to wake sandboxes.
+/// With this waker.
 pub(crate) async fn world_with_waker(waker: Arc<dyn Waker>) -> World {
     let node = FakeNode::with_one_sandbox();
     let config = ProxyConfig::new("sbx.localhost");

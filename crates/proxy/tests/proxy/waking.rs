@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use soulbox_runtime::{Node, NotWoken, Waker};
-use soulbox_types::{Kept, SandboxId, SandboxState, UnixMillis};
+use soulbox_types::{PauseMode, SandboxId, SandboxState, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
@@ -39,7 +39,7 @@ async fn a_pause_cuts_the_streams() {
     let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
     read_until(&mut client, "hello\r\n").await;
-    world.node.pause(&id(), Kept::Memory).await.unwrap();
+    world.node.pause(&id(), PauseMode::Memory).await.unwrap();
     let mut rest = Vec::new();
     drop(within(client.read_to_end(&mut rest)).await);
     assert!(rest.is_empty(), "a polite end: {rest:?}");
@@ -49,7 +49,7 @@ async fn a_pause_cuts_the_streams() {
 async fn traffic_wakes_a_paused_sandbox_and_is_answered_by_it() {
     let world = world().await;
     world.canned(8080, OK).await;
-    world.node.pause(&id(), Kept::Memory).await.unwrap();
+    world.node.pause(&id(), PauseMode::Memory).await.unwrap();
     assert!(ask(&world, 8080, "").await.ends_with("ok"));
     let deadline = world.node.get(&id()).unwrap().spec.deadline;
     let seconds = deadline.remaining(UnixMillis::now()).as_secs();
@@ -60,7 +60,7 @@ async fn traffic_wakes_a_paused_sandbox_and_is_answered_by_it() {
 async fn on_envds_port_only_its_token_wakes() {
     let world = world().await;
     world.canned(49983, OK).await;
-    world.node.pause(&id(), Kept::Memory).await.unwrap();
+    world.node.pause(&id(), PauseMode::Memory).await.unwrap();
     for wrong in ["", "X-Access-Token: guess\r\n"] {
         let answer = ask(&world, 49983, wrong).await;
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
@@ -75,13 +75,17 @@ async fn on_envds_port_only_its_token_wakes() {
 async fn one_without_memory_is_not_woken() {
     let world = world().await;
     world.canned(8080, OK).await;
-    world.node.pause(&id(), Kept::Filesystem).await.unwrap();
+    world
+        .node
+        .pause(&id(), PauseMode::Filesystem)
+        .await
+        .unwrap();
     let answer = ask(&world, 8080, "").await;
     assert!(answer.contains("The sandbox was not found"), "{answer}");
     assert!(!runs(&world));
 }
 
-/// Whoever counts has the last word.
+/// Refuses every wake.
 #[derive(Debug)]
 struct Full;
 
@@ -96,7 +100,7 @@ impl Waker for Full {
 async fn traffic_does_not_wake_one_whose_owner_has_as_many_as_allowed() {
     let world = world_with_waker(Arc::new(Full)).await;
     world.canned(8080, OK).await;
-    world.node.pause(&id(), Kept::Memory).await.unwrap();
+    world.node.pause(&id(), PauseMode::Memory).await.unwrap();
     let answer = ask(&world, 8080, "").await;
     assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
     assert!(

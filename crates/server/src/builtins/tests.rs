@@ -2,7 +2,7 @@ use super::*;
 
 fn load() -> BuiltIns {
     let folder = tempfile::tempdir().unwrap();
-    let programs = soulbox_embed::install(&folder.path().join("bin")).unwrap();
+    let programs = soulbox_guest_programs::install(&folder.path().join("bin")).unwrap();
     BuiltIns::load(&programs, Limits::default()).unwrap()
 }
 

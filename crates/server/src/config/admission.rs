@@ -4,18 +4,18 @@ use soulbox_node::AdmissionConfig;
 
 use super::{ConfigError, Settings, bad};
 
-/// The longest wait for room: a client waits for 60 s, and a start comes after it.
+/// The longest wait for capacity: a client waits for 60 s, which includes the start itself.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const LARGEST_FACTOR: f64 = 1_000_000.0;
 
-/// Who is let in when the machine gets full.
+/// Admission when the machine gets full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Admission {
     pub starts: usize,
     pub wait: Duration,
     /// In bytes.
     pub reserve_memory: Option<u64>,
-    /// Times what sandboxes may use of the machine.
+    /// As a multiple of what sandboxes may use of the machine.
     pub overcommit_memory: Option<f64>,
     pub overcommit_cpu: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! What a machine of this size can never honour, told before anything is made or built.
+//! Settings that a machine of this size can never satisfy, refused before anything is created.
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Another place for the images of a registry: `docker.io=http://127.0.0.1:5000`.
+/// A mirror for the images of a registry: `docker.io=http://127.0.0.1:5000`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
     pub registry: String,

@@ -1,6 +1,5 @@
-//! A guest's socket. It holds the guest's place wherever it goes, also into a tunnel, and notes
-//! when the client is slow to take what it asked for; too slow, when the place is needed, and the
-//! next write fails.
+//! A client's socket with a write timeout. It owns the connection's permit wherever it goes, also
+//! into a tunnel.
 
 use std::{
     io,
@@ -11,56 +10,65 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    time::Sleep,
 };
 
-use super::guests::{Guest, Presence, Stall};
+use super::{
+    WRITE_TIMEOUT,
+    limiter::{ConnectionHandle, ConnectionPermit, InFlight},
+};
 
 #[derive(Debug)]
-pub(super) struct GuestSocket {
-    // In this order: the descriptor is free before the place is.
+pub(super) struct LimitedSocket {
+    // In this order: the descriptor is closed before the permit is given back.
     socket: TcpStream,
     stall: Option<Stall>,
-    guest: Guest,
+    permit: ConnectionPermit,
 }
 
-impl GuestSocket {
-    pub(super) fn new(socket: TcpStream, guest: Guest) -> Self {
+/// Bytes wait to be written and the socket takes none.
+#[derive(Debug)]
+struct Stall {
+    timeout: Pin<Box<Sleep>>,
+    _in_flight: InFlight,
+}
+
+impl LimitedSocket {
+    pub(super) fn new(socket: TcpStream, permit: ConnectionPermit) -> Self {
         Self {
             socket,
             stall: None,
-            guest,
+            permit,
         }
     }
 
-    pub(super) fn presence(&self) -> Presence {
-        self.guest.presence()
+    pub(super) fn handle(&self) -> ConnectionHandle {
+        self.permit.handle().clone()
     }
 
-    fn note(
+    fn check(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        if written.is_ready() && self.stall.is_none() {
-            return written;
-        }
-        let guest = &self.guest;
-        let stall = self.stall.get_or_insert_with(|| guest.presence().stalls());
-        // A cut is final, even if the client reads in the same moment.
-        if stall.poll_cut(cx).is_ready() {
-            return Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the client does not read, and others need its place",
-            )));
-        }
         if written.is_ready() {
             self.stall = None;
+            return written;
         }
-        written
+        let handle = self.permit.handle();
+        let stall = self.stall.get_or_insert_with(|| Stall {
+            timeout: Box::pin(tokio::time::sleep(WRITE_TIMEOUT)),
+            _in_flight: handle.stalled_write(),
+        });
+        if stall.timeout.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        tracing::debug!("closed a connection whose client takes nothing");
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for GuestSocket {
+impl AsyncRead for LimitedSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -70,14 +78,14 @@ impl AsyncRead for GuestSocket {
     }
 }
 
-impl AsyncWrite for GuestSocket {
+impl AsyncWrite for LimitedSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, buf);
-        self.note(cx, written)
+        self.check(cx, written)
     }
 
     fn poll_write_vectored(
@@ -86,7 +94,7 @@ impl AsyncWrite for GuestSocket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(cx, bufs);
-        self.note(cx, written)
+        self.check(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

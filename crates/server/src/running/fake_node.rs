@@ -16,7 +16,7 @@ use soulbox_runtime::{
     Snapshot, Stats, Visited,
 };
 use soulbox_types::{
-    EndReason, Kept, Limits, NetworkPolicy, SandboxId, SandboxSpec, SandboxState, Secret,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
     TemplateId, TenantId, Tier, UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
@@ -82,10 +82,15 @@ impl Node for FakeNode {
     async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
-    async fn pause(&self, id: &SandboxId, _keep: Kept) -> Result<()> {
+    async fn pause(&self, id: &SandboxId, _keep: PauseMode) -> Result<()> {
         Err(Error::SandboxNotFound(id.clone()))
     }
-    async fn resume(&self, id: &SandboxId, _deadline: UnixMillis, _want: Kept) -> Result<Kept> {
+    async fn resume(
+        &self,
+        id: &SandboxId,
+        _deadline: UnixMillis,
+        _want: PauseMode,
+    ) -> Result<PauseMode> {
         Err(Error::SandboxNotFound(id.clone()))
     }
     async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
@@ -110,6 +115,7 @@ impl Node for FakeNode {
         let spec = SandboxSpec {
             id: ID.parse().unwrap(),
             tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+            tier: Tier::default(),
             template: "base".parse().unwrap(),
             build: None,
             purpose: soulbox_types::Purpose::User,
@@ -127,11 +133,7 @@ impl Node for FakeNode {
             created_at: UnixMillis(0),
             deadline: UnixMillis(u64::MAX),
         };
-        each(Visited::new(
-            &spec.into(),
-            SandboxState::Running,
-            Tier::Jail,
-        ));
+        each(Visited::new(&spec.into(), SandboxState::Running));
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
         let closed = || Error::PortClosed {

@@ -1,4 +1,4 @@
-//! The whole way of a request, over real sockets and real TLS, to a node in memory.
+//! The whole path of a request, over real sockets and real TLS, to a node in memory.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
-use soulbox_proxy::WayLimits;
+use soulbox_proxy::StreamLimits;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -17,9 +17,9 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-mod crowd;
-mod orphans;
+mod connection_limits;
 mod reuse;
+mod write_timeout;
 
 use super::{
     fake_node::{FakeNode, ID},
@@ -36,19 +36,21 @@ struct World {
 }
 
 fn world() -> World {
-    world_with(places(1000))
+    world_with(limits(1000))
 }
 
-fn places(most: usize) -> Places {
-    Places {
-        most,
-        crowded_from: u64::MAX,
-        waiting: 16,
-        ways: WayLimits::default(),
+/// One client may have all.
+fn limits(max_open: usize) -> ConnectionLimits {
+    ConnectionLimits {
+        max_open,
+        max_per_client: usize::MAX,
+        max_descriptors: u64::MAX,
+        max_pending: 16,
+        streams: StreamLimits::default(),
     }
 }
 
-fn world_with(places: Places) -> World {
+fn world_with(limits: ConnectionLimits) -> World {
     let dir = tempfile::tempdir().unwrap();
     let source = tls::Source::Local {
         dir: dir.path().to_owned(),
@@ -87,7 +89,7 @@ fn world_with(places: Places) -> World {
             },
         })),
         busy: Some(Arc::new(crate::metrics::Busy::default)),
-        places,
+        limits,
         stop: Box::new(|| {}),
         close: Box::pin(async {}),
     };
@@ -108,8 +110,8 @@ fn world_with(places: Places) -> World {
 }
 
 impl World {
-    /// A server inside that answers each connection with these bytes and waits. What is returned
-    /// tells of each request that reached it.
+    /// A server inside that answers each connection with these bytes and waits. Returns a
+    /// channel with a message for each request that reached it.
     async fn inside(&self, port: u16, answer: &'static str) -> mpsc::UnboundedReceiver<()> {
         let (reached, requests) = mpsc::unbounded_channel();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -24,7 +24,7 @@ pub(super) const LEAF: &str = "leaf.pem";
 pub(super) const LEAF_KEY: &str = "leaf.key";
 pub(super) const BUNDLE: &str = "bundle.pem";
 const CA_KEY: &str = "ca.key";
-/// What the certificates were made for, so that they need not be read again to know.
+/// What the certificates were issued for, so that they need not be parsed.
 const ISSUED: &str = "issued.json";
 
 const DAY: Duration = Duration::from_hours(24);
@@ -72,7 +72,7 @@ impl Validity {
 }
 
 /// Makes what is missing or due. The authority stays as long as the domain does, because people
-/// have told their machines to trust it.
+/// have installed it as trusted.
 pub(super) fn ensure(
     dir: &Path,
     domain: &str,
@@ -114,7 +114,7 @@ pub(super) fn ensure(
 
 fn read_issued(dir: &Path) -> anyhow::Result<Option<Issued>> {
     let text = private_file::read(&dir.join(ISSUED))?;
-    // An unreadable note is no note: everything is made anew.
+    // An unreadable note counts as missing: everything is created again.
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
@@ -125,7 +125,7 @@ fn make_authority(dir: &Path, domain: &str, now: SystemTime) -> anyhow::Result<V
     params.distinguished_name = named(&format!("SoulBox local CA for {domain}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // Whoever steals its key can still not speak for anybody else's name.
+    // With a stolen key, certificates of other names are still refused.
     params.name_constraints = Some(NameConstraints {
         permitted_subtrees: vec![
             GeneralSubtree::DnsName(domain.to_owned()),

@@ -1,20 +1,20 @@
-//! What a start has opened so far: closed in order when the server ends, or when its start goes no
-//! further, because something failed or the server is to stop already.
+//! What a start has opened so far: closed in order when the server ends, or when its start fails or is
+//! interrupted.
 
 use std::{sync::Arc, time::Duration};
 
 use soulbox_control::{Control, volume::Volumes};
-use soulbox_jail::Jail;
+use soulbox_machine::Machine;
 use soulbox_node::LocalNode;
 use soulbox_store::Store;
 use soulbox_types::Chain;
 
-/// Creates and kills under way when the server stops.
-const FINISH_LIMIT: Duration = Duration::from_secs(3);
+/// For creates and kills in flight when the server stops.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) jail: Arc<Jail>,
+    pub(super) machine: Arc<Machine>,
     pub(super) volumes: Arc<Volumes>,
     pub(super) node: Option<Arc<LocalNode>>,
     pub(super) store: Option<Store>,
@@ -22,9 +22,9 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    pub(super) fn new(jail: Arc<Jail>, volumes: Arc<Volumes>) -> Self {
+    pub(super) fn new(machine: Arc<Machine>, volumes: Arc<Volumes>) -> Self {
         Self {
-            jail,
+            machine,
             volumes,
             node: None,
             store: None,
@@ -32,20 +32,20 @@ impl Opened {
         }
     }
 
-    /// Sandboxes go on, and keep what they have mounted.
+    /// Sandboxes keep running, with their mounts.
     pub(super) async fn close(self) {
         let Self {
-            jail,
+            machine,
             volumes,
             node,
             store,
             control,
         } = self;
         if let Some(node) = &node {
-            node.close_door();
+            node.close_admission();
         }
         if let Some(control) = control {
-            control.drain(FINISH_LIMIT).await;
+            control.drain(FINISH_TIMEOUT).await;
         }
         if let Some(node) = node {
             node.close_pool().await;
@@ -56,6 +56,6 @@ impl Opened {
         if let Some(store) = store {
             store.close().await;
         }
-        jail.close().await;
+        machine.close().await;
     }
 }

@@ -31,13 +31,13 @@ pub(crate) struct BenchArgs {
     /// What to measure; everything when none is named (see --list)
     #[arg(value_name = "SUITE", value_parser = clap::value_parser!(Suite))]
     pub suites: Vec<Suite>,
-    /// Tell what can be measured
+    /// List what can be measured
     #[arg(long)]
     pub list: bool,
     /// Few rounds and small sizes: whether it works, not how fast
     #[arg(long)]
     pub quick: bool,
-    /// Timed rounds of each way [default: 50]
+    /// Timed rounds of each contender [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// Sandboxes of a burst, and of the staggered run [default: 100]
@@ -144,15 +144,15 @@ fn span(text: &str) -> Result<u32, String> {
 }
 
 fn burst(text: &str) -> Result<u32, String> {
-    crowd(text, 1)
+    sandbox_count(text, 1)
 }
 
 /// Among fewer, nothing is many.
 fn sandboxes(text: &str) -> Result<u32, String> {
-    crowd(text, 10)
+    sandbox_count(text, 10)
 }
 
-fn crowd(text: &str, least: u32) -> Result<u32, String> {
+fn sandbox_count(text: &str, least: u32) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(number) if number > MOST_SANDBOXES => Err(format!(
             "one server has places for {MOST_SANDBOXES} sandboxes at the same time"

@@ -19,10 +19,10 @@ Examples:
 pub(crate) struct CopyArgs {
     /// File or folder: PATH, SANDBOX:PATH or -
     #[arg(value_name = "SRC")]
-    pub source: Place,
+    pub source: CopyPath,
     /// Where to: PATH, SANDBOX:PATH or -
     #[arg(value_name = "DST")]
-    pub destination: Place,
+    pub destination: CopyPath,
     /// Account inside the sandbox [default: the template's, `user` in base]
     #[arg(short, long, value_name = "NAME")]
     pub user: Option<String>,
@@ -35,13 +35,13 @@ pub(crate) struct CopyArgs {
 
 /// One side of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CopyPath {
     Local(PathBuf),
     Standard,
     Sandbox { sandbox: String, path: String },
 }
 
-impl FromStr for Place {
+impl FromStr for CopyPath {
     type Err = Infallible;
 
     /// `name:path` is in a sandbox, as with scp and docker; `./name:path` is local.
@@ -70,16 +70,16 @@ mod tests {
 
     #[test]
     fn a_colon_after_an_id_means_a_sandbox() {
-        let place = |text: &str| text.parse::<Place>().unwrap();
-        let inside = |sandbox: &str, path: &str| Place::Sandbox {
+        let copy_path = |text: &str| text.parse::<CopyPath>().unwrap();
+        let inside = |sandbox: &str, path: &str| CopyPath::Sandbox {
             sandbox: sandbox.to_owned(),
             path: path.to_owned(),
         };
-        assert_eq!(place("i3k4:/tmp/a:b"), inside("i3k4", "/tmp/a:b"));
-        assert_eq!(place("i3k4:"), inside("i3k4", ""));
-        assert_eq!(place("./i3k4:x"), Place::Local("./i3k4:x".into()));
-        assert_eq!(place("/a/b:c"), Place::Local("/a/b:c".into()));
-        assert_eq!(place("A:b"), Place::Local("A:b".into()));
-        assert_eq!(place("-"), Place::Standard);
+        assert_eq!(copy_path("i3k4:/tmp/a:b"), inside("i3k4", "/tmp/a:b"));
+        assert_eq!(copy_path("i3k4:"), inside("i3k4", ""));
+        assert_eq!(copy_path("./i3k4:x"), CopyPath::Local("./i3k4:x".into()));
+        assert_eq!(copy_path("/a/b:c"), CopyPath::Local("/a/b:c".into()));
+        assert_eq!(copy_path("A:b"), CopyPath::Local("A:b".into()));
+        assert_eq!(copy_path("-"), CopyPath::Standard);
     }
 }

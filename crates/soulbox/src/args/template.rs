@@ -70,7 +70,7 @@ pub(crate) struct BuildArgs {
     pub server: ServerArgs,
 }
 
-/// What every build can be told.
+/// Options of every build.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Template")]
 pub(crate) struct BuildSettings {
@@ -206,7 +206,7 @@ pub(crate) struct TemplateListArgs {
 
 /// Delete templates.
 ///
-/// One whose sandboxes still run or rest is refused.
+/// One whose sandboxes still run or are paused is refused.
 #[derive(Debug, Args)]
 pub(crate) struct TemplateRemoveArgs {
     /// Names or ids

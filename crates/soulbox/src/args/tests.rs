@@ -53,7 +53,7 @@ fn a_bench_takes_suites_sizes_and_options_for_its_server() {
 }
 
 #[test]
-fn an_address_or_a_wish_makes_a_bench_measure_a_running_server() {
+fn an_address_or_an_option_makes_a_bench_measure_a_running_server() {
     for line in [
         "soulbox bench --running",
         "soulbox bench --api-url http://127.0.0.1:3000",
@@ -115,8 +115,8 @@ fn a_mistyped_option_is_a_mistake_and_not_the_command() {
     ] {
         assert_eq!(error(line), ErrorKind::UnknownArgument, "{line}");
     }
-    let told = Cli::try_parse_from(["soulbox", "run", "--memroy", "1g", "true"]).unwrap_err();
-    assert!(told.to_string().contains("'--memory'"), "{told}");
+    let error = Cli::try_parse_from(["soulbox", "run", "--memroy", "1g", "true"]).unwrap_err();
+    assert!(error.to_string().contains("'--memory'"), "{error}");
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn a_command_that_begins_with_a_dash_stands_behind_two() {
 
 #[test]
 fn the_usage_of_kill_names_both_ways() {
-    let told = Cli::try_parse_from(["soulbox", "kill"]).unwrap_err();
-    let told = told.render().to_string();
+    let error = Cli::try_parse_from(["soulbox", "kill"]).unwrap_err();
+    let error = error.render().to_string();
     assert!(
-        told.contains("kill [OPTIONS] SANDBOX...") && told.contains("kill [OPTIONS] --all"),
-        "{told}"
+        error.contains("kill [OPTIONS] SANDBOX...") && error.contains("kill [OPTIONS] --all"),
+        "{error}"
     );
 }
 

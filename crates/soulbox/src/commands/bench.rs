@@ -39,7 +39,7 @@ pub(super) async fn run(args: &BenchArgs) -> Result<u8> {
     // Before there is anything to clean up.
     let mut interrupts = Interrupts::listen()?;
     let mut session = Session::new(options(args)?)?;
-    let shown = progress::Shown::new();
+    let shown = progress::ProgressPrinter::new();
     let result = tokio::select! {
         result = session.measure(&shown) => result.map_err(anyhow::Error::from),
         code = interrupts.next() => Err(Interrupted(code).into()),
@@ -51,7 +51,7 @@ pub(super) async fn run(args: &BenchArgs) -> Result<u8> {
         code = interrupts.next() => return Err(Interrupted(code).into()),
     }
     shown.clear();
-    tell(args, &result?).await
+    print_report(args, &result?).await
 }
 
 fn options(args: &BenchArgs) -> Result<Options> {
@@ -132,7 +132,7 @@ fn writable(file: Option<&Path>) -> Result<()> {
     })
 }
 
-async fn tell(args: &BenchArgs, report: &Report) -> Result<u8> {
+async fn print_report(args: &BenchArgs, report: &Report) -> Result<u8> {
     output::text(report::table(report).trim_end())?;
     if let Some(file) = &args.json {
         write(file, serde_json::to_string_pretty(report)? + "\n").await?;

@@ -10,24 +10,24 @@ use soulbox_client::{
 };
 
 use crate::{
-    args::{CopyArgs, Place},
+    args::{CopyArgs, CopyPath},
     context::Server,
     report::advice,
 };
 
 mod archive;
-mod flow;
+mod chunk_stream;
 mod local;
 mod progress;
 mod remote;
 mod target;
 
-use flow::Flow;
+use chunk_stream::ChunkStream;
 use progress::Progress;
 use target::{last_name, means_contents};
 
 /// What is known of a source before anything moves.
-struct Origin {
+struct SourceInfo {
     is_directory: bool,
     /// Copy what is in it, not itself.
     contents: bool,
@@ -37,51 +37,51 @@ struct Origin {
 }
 
 pub(super) async fn run(args: &CopyArgs) -> Result<u8> {
-    if let (Place::Local(_) | Place::Standard, Place::Local(_) | Place::Standard) =
+    if let (CopyPath::Local(_) | CopyPath::Standard, CopyPath::Local(_) | CopyPath::Standard) =
         (&args.source, &args.destination)
     {
         let hint = "write one side as SANDBOX:PATH; `soulbox ls` shows the sandboxes";
         return Err(advice("neither side is in a sandbox", hint));
     }
     let server = Server::connect(&args.server)?;
-    let source = Side::open(&server, &args.source, args.user.as_ref()).await?;
-    let destination = Side::open(&server, &args.destination, args.user.as_ref()).await?;
-    let origin = source.origin().await?;
+    let source = Endpoint::open(&server, &args.source, args.user.as_ref()).await?;
+    let destination = Endpoint::open(&server, &args.destination, args.user.as_ref()).await?;
+    let source_info = source.source_info().await?;
 
     let progress = Progress::start(args.quiet);
-    let flow = if origin.is_directory {
+    let chunk_stream = if source_info.is_directory {
         source.archive()
     } else {
         source.content()
     };
-    let flow = flow.counted(&progress);
-    let result = destination.take(&origin, flow).await;
+    let chunk_stream = chunk_stream.counted(&progress);
+    let result = destination.take(&source_info, chunk_stream).await;
     progress.finish();
     result.map(|()| 0)
 }
 
-enum Side {
+enum Endpoint {
     Local(std::path::PathBuf),
     Standard,
     Sandbox(Box<Envd>, String),
 }
 
-impl Side {
-    async fn open(server: &Server, place: &Place, user: Option<&String>) -> Result<Self> {
-        Ok(match place {
-            Place::Local(path) => Self::Local(path.clone()),
-            Place::Standard => Self::Standard,
-            Place::Sandbox { sandbox, path } => {
+impl Endpoint {
+    async fn open(server: &Server, copy_path: &CopyPath, user: Option<&String>) -> Result<Self> {
+        Ok(match copy_path {
+            CopyPath::Local(path) => Self::Local(path.clone()),
+            CopyPath::Standard => Self::Standard,
+            CopyPath::Sandbox { sandbox, path } => {
                 let envd = server.enter(sandbox, user.cloned()).await?;
                 Self::Sandbox(Box::new(envd), path.clone())
             }
         })
     }
 
-    async fn origin(&self) -> Result<Origin> {
+    async fn source_info(&self) -> Result<SourceInfo> {
         match self {
-            Self::Local(path) => local::origin(path),
-            Self::Standard => Ok(Origin {
+            Self::Local(path) => local::source_info(path),
+            Self::Standard => Ok(SourceInfo {
                 is_directory: false,
                 contents: false,
                 name: None,
@@ -91,7 +91,7 @@ impl Side {
         }
     }
 
-    fn content(self) -> Flow {
+    fn content(self) -> ChunkStream {
         match self {
             Self::Local(path) => local::read(path),
             Self::Standard => local::standard_input(),
@@ -99,7 +99,7 @@ impl Side {
         }
     }
 
-    fn archive(self) -> Flow {
+    fn archive(self) -> ChunkStream {
         match self {
             Self::Local(path) => archive::pack(path),
             Self::Standard => local::standard_input(),
@@ -107,18 +107,20 @@ impl Side {
         }
     }
 
-    async fn take(self, origin: &Origin, flow: Flow) -> Result<()> {
+    async fn take(self, source_info: &SourceInfo, chunk_stream: ChunkStream) -> Result<()> {
         match self {
-            Self::Local(path) => local::take(&path, origin, flow).await,
-            Self::Sandbox(envd, path) => remote::take(&envd, &path, origin, flow).await,
-            Self::Standard if origin.is_directory => bail!("a folder cannot be copied to `-`"),
-            Self::Standard => local::standard_output(flow).await,
+            Self::Local(path) => local::take(&path, source_info, chunk_stream).await,
+            Self::Sandbox(envd, path) => {
+                remote::take(&envd, &path, source_info, chunk_stream).await
+            }
+            Self::Standard if source_info.is_directory => bail!("a folder cannot be copied to `-`"),
+            Self::Standard => local::standard_output(chunk_stream).await,
         }
     }
 }
 
-fn of_entry(entry: &Entry, path: &str) -> Origin {
-    Origin {
+fn of_entry(entry: &Entry, path: &str) -> SourceInfo {
+    SourceInfo {
         is_directory: entry.kind == EntryKind::Directory,
         contents: means_contents(Path::new(path)),
         // The name comes from inside the sandbox and becomes a path out here.

@@ -1,7 +1,7 @@
 use std::{io::IsTerminal, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
-use soulbox_doctor::{DoctorOptions, Tried};
+use soulbox_doctor::{DoctorOptions, TrialResult};
 use tokio::{process::Command, time::timeout};
 
 use crate::{args::DoctorArgs, output};
@@ -20,15 +20,15 @@ pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
             eprintln!("starting a sandbox, which takes some seconds …");
         }
         match soulbox_server::find_addresses(&data_dir) {
-            Ok(()) => try_apart(&data_dir).await.unwrap_or_else(|error| {
+            Ok(()) => try_in_child(&data_dir).await.unwrap_or_else(|error| {
                 let step = "a process for the trial".to_owned();
                 let message = format!("{error:#}");
-                Tried::Failed { step, message }
+                TrialResult::Failed { step, message }
             }),
             Err(none) => none,
         }
     } else {
-        Tried::Not("needs root".into())
+        TrialResult::Not("needs root".into())
     };
     let https = args.https.address().map(|address| (address, "--https"));
     let admin = args.admin.address().map(|address| (address, "--admin"));
@@ -50,7 +50,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<u8> {
 }
 
 /// In a process of its own, whose network is not the host's.
-async fn try_apart(data_dir: &Path) -> Result<Tried> {
+async fn try_in_child(data_dir: &Path) -> Result<TrialResult> {
     let trial = Command::new("/proc/self/exe")
         .arg(TRIAL_COMMAND)
         .arg(data_dir)
@@ -70,7 +70,7 @@ async fn try_apart(data_dir: &Path) -> Result<Tried> {
 pub(crate) fn trial(data_dir: &Path) -> Result<()> {
     let tried = match soulbox_sys::enter_new_network() {
         Ok(()) => tokio::runtime::Runtime::new()?.block_on(soulbox_server::try_sandbox(data_dir)),
-        Err(error) => Tried::Failed {
+        Err(error) => TrialResult::Failed {
             step: "network namespace".to_owned(),
             message: error.to_string(),
         },

@@ -67,7 +67,7 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
         result = &mut passing => return timed_out(result, args.timeout, started),
         code = interrupts.next() => code,
     };
-    // The process outlives its watchers unless it is told.
+    // The process outlives its watchers unless it is signalled.
     signal(&envd, pid, Signal::Terminate).await;
     tokio::select! {
         _ = &mut passing => {}

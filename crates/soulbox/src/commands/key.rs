@@ -16,8 +16,8 @@ use crate::{
 mod offline;
 mod online;
 
-/// The two places where keys can be worked on.
-enum Keys {
+/// Where keys are managed: through the server, or in its data folder.
+enum KeyBackend {
     Server(Box<Server>),
     Folder(Box<soulbox_server::KeyStore>),
 }
@@ -25,14 +25,17 @@ enum Keys {
 pub(super) async fn run(command: &KeyCommand) -> Result<u8> {
     match command {
         KeyCommand::Create(args) => {
-            let made = Keys::open(&args.server, args.offline)
+            let made = KeyBackend::open(&args.server, args.offline)
                 .await?
                 .create(&args.name)
                 .await?;
             show_new(&made, args.json)?;
         }
         KeyCommand::Ls(args) => {
-            let keys = Keys::open(&args.server, args.offline).await?.list().await?;
+            let keys = KeyBackend::open(&args.server, args.offline)
+                .await?
+                .list()
+                .await?;
             if args.json {
                 output::json(&keys)?;
             } else {
@@ -40,13 +43,17 @@ pub(super) async fn run(command: &KeyCommand) -> Result<u8> {
             }
         }
         KeyCommand::Rm(args) => {
-            remove(&Keys::open(&args.server, args.offline).await?, &args.ids).await?;
+            remove(
+                &KeyBackend::open(&args.server, args.offline).await?,
+                &args.ids,
+            )
+            .await?;
         }
     }
     Ok(0)
 }
 
-async fn remove(keys: &Keys, ids: &[String]) -> Result<()> {
+async fn remove(keys: &KeyBackend, ids: &[String]) -> Result<()> {
     let known = keys.list().await?;
     let known_ids: Vec<String> = known.iter().map(|key| key.id.clone()).collect();
     for id in ids {
@@ -56,7 +63,7 @@ async fn remove(keys: &Keys, ids: &[String]) -> Result<()> {
                 .iter()
                 .any(|key| key.id == id && server.uses(&key.mask))
         };
-        if matches!(keys, Keys::Server(server) if own(server)) {
+        if matches!(keys, KeyBackend::Server(server) if own(server)) {
             let hint =
                 "show another key with --api-key; the data folder's `env` file needs one too";
             return Err(advice("this is the key that the command itself uses", hint));
@@ -84,7 +91,7 @@ struct NewKey {
     key: Secret,
 }
 
-impl Keys {
+impl KeyBackend {
     /// Whoever can read the data folder needs no key to make one.
     async fn open(args: &ServerArgs, offline: Offline) -> Result<Self> {
         if offline.offline {

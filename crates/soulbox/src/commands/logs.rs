@@ -14,17 +14,17 @@ const POLL: Duration = Duration::from_secs(1);
 pub(super) async fn run(args: &LogsArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
     let id = server.find(&args.sandbox).await?.listed.id;
-    let mut unseen = Unseen::default();
+    let mut filter = LogFilter::default();
     let mut entries = server.client.logs(&id, None).await?;
     loop {
-        for entry in unseen.of(entries) {
+        for entry in filter.of(entries) {
             print(&entry, args.json)?;
         }
         if !args.follow {
             return Ok(0);
         }
         tokio::time::sleep(POLL).await;
-        entries = match server.client.logs(&id, unseen.newest).await {
+        entries = match server.client.logs(&id, filter.newest).await {
             Ok(entries) => entries,
             // That it has ended is the end of the log, not a failure.
             Err(error) if error.is_not_found() => return Ok(0),
@@ -55,15 +55,16 @@ fn line(entry: &LogEntry) -> String {
     output::printable(&line)
 }
 
-/// Asking again from the newest time brings the entries of that millisecond once more.
+/// Drops entries that were shown: asking again from the newest time returns the entries of that
+/// millisecond once more.
 #[derive(Debug, Default)]
-struct Unseen {
+struct LogFilter {
     newest: Option<i64>,
     /// How many with exactly that time have been shown.
     shown: usize,
 }
 
-impl Unseen {
+impl LogFilter {
     fn of(&mut self, entries: Vec<LogEntry>) -> Vec<LogEntry> {
         let mut skip = self.shown;
         let mut fresh = Vec::new();
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_shown_once_however_often_it_is_fetched() {
-        let mut unseen = Unseen::default();
+        let mut filter = LogFilter::default();
         let mut shown = Vec::new();
         for page in [
             vec![entry(1, "a"), entry(2, "b")],
@@ -109,7 +110,7 @@ mod tests {
             vec![entry(2, "b"), entry(2, "c"), entry(3, "d")],
             vec![entry(3, "d")],
         ] {
-            shown.extend(unseen.of(page).into_iter().map(|entry| entry.message));
+            shown.extend(filter.of(page).into_iter().map(|entry| entry.message));
         }
         assert_eq!(shown, ["a", "b", "c", "d"]);
     }

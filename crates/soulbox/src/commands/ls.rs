@@ -26,14 +26,14 @@ pub(super) async fn run(args: &ListArgs) -> Result<u8> {
         }
     } else {
         table(&sandboxes, Timestamp::now()).print()?;
-        tell_of_broken(&server).await;
+        print_broken_count(&server).await;
     }
     Ok(0)
 }
 
 /// They are in no list but their own, and their owner may not know of them. A server that cannot
-/// tell has none, or says so when it is asked.
-async fn tell_of_broken(server: &Server) {
+/// list them has none, or says so when it is asked.
+async fn print_broken_count(server: &Server) {
     let broken = server.client.broken().await.unwrap_or_default().len();
     if broken > 0 {
         eprintln!("{broken} more cannot be used: `soulbox ls --broken` says why");

@@ -1,4 +1,4 @@
-//! Sandboxes that cannot be used: back, out, or away.
+//! Recovers, exports or discards broken sandboxes.
 
 use std::{
     fs::OpenOptions,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use soulbox_client::Piece;
+use soulbox_client::DiskChunk;
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -57,11 +57,11 @@ async fn export(server: &Server, id: &str, path: &Path) -> Result<()> {
     loop {
         let file = Arc::clone(&file);
         match disk.next().await? {
-            Piece::Data { start, data } => {
+            DiskChunk::Data { start, data } => {
                 let write = move || file.write_all_at(&data, start);
                 spawn_blocking(write).await?.with_context(cannot)?;
             }
-            Piece::End { length } => {
+            DiskChunk::End { length } => {
                 let finish = move || file.set_len(length).and_then(|()| file.sync_all());
                 return spawn_blocking(finish).await?.with_context(cannot);
             }

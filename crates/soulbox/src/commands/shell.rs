@@ -33,16 +33,16 @@ pub(super) async fn run(args: &ShellArgs) -> Result<u8> {
             .connect(envd.sandbox_id(), LEASE_SECONDS)
             .await?;
         let _lease = Lease::hold(&server.client, envd.sandbox_id());
-        return converse(args, &envd, &mut interrupts).await;
+        return run_shell(args, &envd, &mut interrupts).await;
     }
     let sandbox = OwnSandbox::create(&server, &args.create, user, &mut interrupts).await?;
-    let result = converse(args, &sandbox.envd, &mut interrupts).await;
+    let result = run_shell(args, &sandbox.envd, &mut interrupts).await;
     sandbox.discard().await;
     result
 }
 
 /// Ctrl-C travels as a byte in raw mode; signals are for ending us from outside.
-async fn converse(args: &ShellArgs, envd: &Envd, interrupts: &mut Interrupts) -> Result<u8> {
+async fn run_shell(args: &ShellArgs, envd: &Envd, interrupts: &mut Interrupts) -> Result<u8> {
     let size = terminal::size();
     let conversation = async {
         let process = open(args, envd, size).await?;

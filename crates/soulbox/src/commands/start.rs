@@ -16,7 +16,7 @@ const NOT_FOUND: u8 = 127;
 
 pub(super) enum Started {
     Running(ProcessStream),
-    /// It could not be executed, and the user has been told.
+    /// It could not be executed, and the user has seen why.
     Refused(u8),
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
     }
 }
 
-/// envd tells a failed execution by its words only.
+/// envd marks a failed execution only by the text of its error.
 fn refusal(error: &Error) -> Option<u8> {
     let Error::Rpc(rpc) = error else { return None };
     let message = rpc.message.to_lowercase();

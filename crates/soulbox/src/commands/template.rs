@@ -1,4 +1,4 @@
-//! Templates: built here, run there.
+//! Builds and manages templates.
 
 use anyhow::Result;
 use soulbox_client::model::templates::Template;

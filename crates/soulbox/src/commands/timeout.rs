@@ -9,6 +9,6 @@ pub(super) async fn run(args: &TimeoutArgs) -> Result<u8> {
     let id = server.find(&args.sandbox).await?.listed.id;
     let since = Timestamp::now();
     server.client.set_timeout(&id, args.seconds).await?;
-    lifetime::tell(&server, &id, Some(args.seconds), since).await;
+    lifetime::print_end(&server, &id, Some(args.seconds), since).await;
     Ok(0)
 }

@@ -99,8 +99,8 @@ mod tests {
             (86_399, "23 h 59 min"),
             (99 * 3600, "4 d 3 h"),
         ];
-        for (seconds, told) in cases {
-            assert_eq!(precisely(seconds), told);
+        for (seconds, expected) in cases {
+            assert_eq!(precisely(seconds), expected);
         }
     }
 

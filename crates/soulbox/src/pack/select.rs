@@ -243,7 +243,7 @@ fn joined(folder: &str, name: &str) -> String {
     }
 }
 
-/// A folder for what several sources name, called so that the build's log tells what it is.
+/// A folder for what several sources name, named so that the build's log shows what it is.
 fn folder_name(sources: &[String]) -> String {
     const LONGEST: usize = 60;
     let safe = |one: char| {

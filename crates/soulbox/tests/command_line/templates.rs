@@ -38,7 +38,7 @@ struct Builder {
     cuts: Mutex<usize>,
     uploads: Mutex<Vec<Bytes>>,
     start: Mutex<Option<Value>>,
-    wish: Mutex<Option<Value>>,
+    request: Mutex<Option<Value>>,
     cancelled: Mutex<bool>,
     url: String,
 }
@@ -50,7 +50,7 @@ async fn builder(course: Course, cuts: usize) -> Arc<Builder> {
         cuts: Mutex::new(cuts),
         uploads: Mutex::default(),
         start: Mutex::default(),
-        wish: Mutex::default(),
+        request: Mutex::default(),
         cancelled: Mutex::default(),
         url: format!("http://{}", listener.local_addr().unwrap()),
     });
@@ -81,7 +81,7 @@ async fn answer(
     let line = format!("{} {}", head.method, head.uri.path());
     let (status, value) = match line.as_str() {
         "POST /v3/templates" => {
-            *builder.wish.lock().unwrap() = parsed();
+            *builder.request.lock().unwrap() = parsed();
             let names = json!(["web"]);
             (
                 202,
@@ -207,9 +207,9 @@ async fn a_dockerfile_is_sent_with_its_files_and_its_log_is_shown() {
         "{log}"
     );
 
-    let wish = builder.wish.lock().unwrap().clone().unwrap();
+    let request = builder.request.lock().unwrap().clone().unwrap();
     assert_eq!(
-        wish,
+        request,
         json!({"name": "web", "instanceType": "lite", "cpuCount": 2})
     );
     let start = builder.start.lock().unwrap().clone().unwrap();
@@ -268,7 +268,7 @@ async fn what_cannot_be_built_is_refused_before_the_server_hears_of_it() {
             text(&built.stderr)
         );
     }
-    assert!(builder.wish.lock().unwrap().is_none());
+    assert!(builder.request.lock().unwrap().is_none());
 }
 
 /// Starts a build that hangs, interrupts it, and returns the exit code.

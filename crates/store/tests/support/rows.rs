@@ -7,7 +7,7 @@ use soulbox_store::{
     SnapshotBuildRow, SnapshotRow, SnapshotTagRow, TemplateRow, TemplateTagRow, TenantRow,
     VolumeRow,
 };
-use soulbox_types::{EndReason, Limits, SandboxId, TemplateId, TenantId, UnixMillis};
+use soulbox_types::{EndReason, Limits, SandboxId, TemplateId, TenantId, Tier, UnixMillis};
 
 const TENANTS: [&str; 2] = [
     "01890a5d-ac96-774b-bcce-b302099a8057",
@@ -23,6 +23,7 @@ pub(crate) fn tenant(number: usize, slug: &str) -> TenantRow {
         id: tenant_id(number),
         slug: slug.into(),
         name: slug.into(),
+        tier: (number == 1).then_some(Tier::Gvisor),
         created_at: UnixMillis(1),
     }
 }
@@ -132,6 +133,7 @@ pub(crate) fn snapshot_build(
         base: TemplateId::random(),
         base_build: None,
         limits: Limits::default(),
+        tier: Some(Tier::Jail),
         created_at: UnixMillis(5),
     }
 }
@@ -164,6 +166,7 @@ pub(crate) fn build(id: &str, created_at: u64) -> BuildRow {
         status: BuildStatus::Waiting,
         tags: vec!["default".into(), "v1".into()],
         limits: Limits::default(),
+        tier: Some(Tier::Microvm),
         version: Some("7".into()),
         reason: None,
         created_at: UnixMillis(created_at),

@@ -26,7 +26,7 @@ impl Content {
             self.make_one(&parent, name, changes)?;
             return Entry::of_open(self.look(&path)?, &path);
         }
-        for step in path.ladder() {
+        for step in path.parents_and_self() {
             match self.find_directory(&step) {
                 Ok(_) => {}
                 Err(Error::NotFound) => self.make_step(&step, changes)?,

@@ -1,7 +1,7 @@
 //! Removing whole trees, however deep or busy they are.
 //!
-//! What goes is moved into a pit first, at once and out of sight. There, each folder's folders are
-//! moved up into the pit as well, so that no path ever gets long and no stack deep.
+//! The tree is renamed into a trash folder first, atomically and out of sight. There, each folder's
+//! folders are moved up into the trash folder as well, so that no path gets long and no stack deep.
 
 use std::{ffi::CString, os::fd::OwnedFd, sync::Arc};
 
@@ -25,11 +25,11 @@ impl Content {
             return Err(Error::Root);
         };
         let parent = self.find_directory(&parent)?;
-        let pit = self.dig_pit()?;
-        let moved = renameat_with(&parent, name, &pit.open, c"0", RenameFlags::NOREPLACE)
+        let trash = self.create_trash()?;
+        let moved = renameat_with(&parent, name, &trash.open, c"0", RenameFlags::NOREPLACE)
             .map_err(Error::errno("remove the path"));
-        let emptied = pit.empty();
-        self.fill_pit(&pit);
+        let emptied = trash.empty();
+        self.remove_trash(&trash);
         moved.and(emptied)
     }
 
@@ -49,20 +49,20 @@ impl Content {
     }
 
     fn clear(&self, names: &[CString]) -> Result<()> {
-        let pit = self.dig_pit()?;
+        let trash = self.create_trash()?;
         for (number, name) in names.iter().enumerate() {
             let place = format!("old-{number}");
             renameat_with(
                 &self.staging,
                 name,
-                &pit.open,
+                &trash.open,
                 place,
                 RenameFlags::NOREPLACE,
             )
             .map_err(Error::errno("move away what was left"))?;
         }
-        let emptied = pit.empty();
-        self.fill_pit(&pit);
+        let emptied = trash.empty();
+        self.remove_trash(&trash);
         emptied
     }
 
@@ -72,29 +72,29 @@ impl Content {
             .map_err(Error::errno("open the staging folder"))
     }
 
-    fn dig_pit(&self) -> Result<Pit> {
+    fn create_trash(&self) -> Result<TrashDir> {
         let name = Uuid::new_v4().to_string();
         mkdirat(&self.staging, &name, Mode::RWXU).map_err(Error::errno("prepare the removal"))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = openat(&self.staging, &name, flags, Mode::empty())
             .map_err(Error::errno("prepare the removal"))?;
-        Ok(Pit { name, open })
+        Ok(TrashDir { name, open })
     }
 
-    fn fill_pit(&self, pit: &Pit) {
-        if let Err(error) = unlinkat(&self.staging, &pit.name, AtFlags::REMOVEDIR) {
+    fn remove_trash(&self, trash: &TrashDir) {
+        if let Err(error) = unlinkat(&self.staging, &trash.name, AtFlags::REMOVEDIR) {
             // The next mount tries again.
             tracing::warn!(%error, "could not remove all of a tree");
         }
     }
 }
 
-struct Pit {
+struct TrashDir {
     name: String,
     open: OwnedFd,
 }
 
-impl Pit {
+impl TrashDir {
     fn empty(&self) -> Result<()> {
         let mut moved = 0_u64;
         let mut busy = 0;

@@ -37,7 +37,7 @@ impl Content {
         let Some((parent, name)) = path.split() else {
             return Err(Error::IsADirectory);
         };
-        self.room.check()?;
+        self.reserve.check()?;
         let name = name.to_owned();
         let parent = self.find_directory(&parent)?;
         let changes = match self.look(&path) {
@@ -83,12 +83,12 @@ impl Writer {
 
     /// Whether the host's disk has room for more: to be asked now and then by whoever writes much.
     /// What it returns blocks.
-    pub fn room_check(&self) -> impl Fn() -> Result<()> + Clone + Send + use<> {
-        let room = self.content.room.clone();
-        move || room.check()
+    pub fn reserve_check(&self) -> impl Fn() -> Result<()> + Clone + Send + use<> {
+        let reserve = self.content.reserve.clone();
+        move || reserve.check()
     }
 
-    /// How an error of writing is to be told.
+    /// The error that is reported for a failed write.
     pub fn failed(error: io::Error) -> Error {
         Error::of("write the file", error)
     }

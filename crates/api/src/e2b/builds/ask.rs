@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use soulbox_control::{Asked, BuildAsk, Resources};
+use soulbox_control::{Asked, BuildRequest, Resources};
 
 use crate::{
     router::App,
@@ -58,14 +58,14 @@ pub(crate) async fn ask(
             "teamID is not the team of this API key",
         ));
     }
-    let ask = body.into_ask()?;
+    let ask = body.into_request()?;
     let asked = app.control.request_build(&caller.tenant, ask).await?;
     let answer = AskAnswer::new(asked, &caller.tenant.slug);
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
 impl AskBody {
-    fn into_ask(self) -> Result<BuildAsk> {
+    fn into_request(self) -> Result<BuildRequest> {
         let Ok(free) = self.min_free_disk_mb.map(u32::try_from).transpose() else {
             return Err(ApiError::bad_request("minFreeDiskMb must not be negative"));
         };
@@ -75,7 +75,7 @@ impl AskBody {
             disk_mib: self.disk_size_mb.or(free.filter(|&free| free > 0)),
             preset: None,
         };
-        Ok(BuildAsk {
+        Ok(BuildRequest {
             name: self.name.or(self.alias).unwrap_or_default(),
             tags: self.tags.unwrap_or_default(),
             resources: resources.with_instance_type(self.instance_type.as_deref())?,

@@ -4,7 +4,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::Deserialize;
 use soulbox_control::{
-    BaseWish, BuildWish, StageWish,
+    BaseDefinition, BuildDefinition, StageDefinition,
     build::{CopySource, Credentials, Step, StepKind},
 };
 use soulbox_types::Secret;
@@ -100,29 +100,29 @@ pub(crate) async fn start(
     Body(body): Body<StartBody>,
 ) -> Result<StatusCode> {
     check_build_id(&build)?;
-    let wish = body.into_wish()?;
+    let definition = body.into_definition()?;
     app.control
-        .start_build(&caller.tenant, &template, &build, wish)
+        .start_build(&caller.tenant, &template, &build, definition)
         .await?;
     Ok(StatusCode::ACCEPTED)
 }
 
 impl StartBody {
-    fn into_wish(self) -> Result<BuildWish> {
+    fn into_definition(self) -> Result<BuildDefinition> {
         let mut stages = Vec::new();
         for (number, stage) in self.stages.into_iter().flatten().enumerate() {
             let place = format!("stage {number}, ");
-            stages.push(StageWish {
+            stages.push(StageDefinition {
                 base: stage.from.into_base()?,
                 steps: steps(stage.steps, &place)?,
             });
         }
-        stages.push(StageWish {
+        stages.push(StageDefinition {
             base: self.base.into_from().into_base()?,
             steps: steps(self.steps, "")?,
         });
         let said = |command: Option<String>| command.filter(|command| !command.is_empty());
-        Ok(BuildWish {
+        Ok(BuildDefinition {
             stages,
             start: said(self.start_cmd),
             ready: said(self.ready_cmd),
@@ -144,18 +144,18 @@ impl BaseBody {
 }
 
 impl From {
-    fn into_base(self) -> Result<BaseWish> {
+    fn into_base(self) -> Result<BaseDefinition> {
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
         let credentials = self.registry.map(Credentials::from);
-        let image = said(self.image).map(|reference| BaseWish::Image {
+        let image = said(self.image).map(|reference| BaseDefinition::Image {
             reference,
             credentials,
         });
         let all = [
             image,
-            said(self.template).map(BaseWish::Template),
-            self.stage.map(BaseWish::Stage),
-            said(self.archive).map(BaseWish::Archive),
+            said(self.template).map(BaseDefinition::Template),
+            self.stage.map(BaseDefinition::Stage),
+            said(self.archive).map(BaseDefinition::Archive),
         ];
         let mut said = all.into_iter().flatten();
         match (said.next(), said.next()) {

@@ -60,7 +60,7 @@ fn of_sandboxes() -> Vec<Error> {
         Error::TooManySandboxes(5),
         Error::EndedDuringCreate(id()),
         Error::Timeout {
-            what: "it",
+            what: "it".into(),
             limit: LIMIT,
         },
         Error::Invalid(text("it is wrong")),
@@ -179,10 +179,14 @@ fn of_the_machine() -> Vec<Error> {
         NodeError::TooLarge { what: text("it") },
         NodeError::Unsupported {
             tier: Tier::Jail,
-            what: "it",
+            what: "it".into(),
+        },
+        NodeError::TierUnavailable {
+            tier: Tier::Gvisor,
+            reason: text("it"),
         },
         NodeError::Timeout {
-            what: "it",
+            what: "it".into(),
             limit: LIMIT,
         },
         NodeError::Start {
@@ -236,8 +240,8 @@ async fn every_error_is_told_as_it_is_written_down() {
     let mut all = String::new();
     for error in of_control() {
         let name = format!("{error:?}");
-        let told = on_the_wire(tell(ApiError::from(error).problem())).await;
-        writeln!(all, "# {name}\n{told}\n").unwrap();
+        let shape = on_the_wire(respond(ApiError::from(error).problem())).await;
+        writeln!(all, "# {name}\n{shape}\n").unwrap();
     }
     assert!(
         all.trim_end() == include_str!("errors.txt").trim_end(),
@@ -263,11 +267,11 @@ fn the_documentation_has_the_same_statuses() {
         .map(|line| line.split(" | ").skip(3).collect::<Vec<_>>().join(" | "))
         .collect();
     let row = |code: &Code| {
-        let told = told(*code);
-        let shown = told
+        let shape = shape(*code);
+        let shown = shape
             .error_code
             .map_or("–".to_owned(), |shown| format!("`{shown}`"));
-        format!("{} | {shown} |", told.status.as_str())
+        format!("{} | {shown} |", shape.status.as_str())
     };
     let mapped: Vec<String> = Code::ALL.iter().map(row).collect();
     assert_eq!(written, mapped);

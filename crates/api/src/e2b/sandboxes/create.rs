@@ -99,6 +99,7 @@ impl CreateBody {
             .template_id
             .ok_or_else(|| ApiError::bad_request("templateID is required"))?;
         Ok(CreateRequest {
+            tier: None,
             template,
             timeout: self.timeout.unwrap_or(version.default_timeout()),
             metadata: self.metadata.unwrap_or_default(),

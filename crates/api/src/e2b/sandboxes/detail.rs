@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use soulbox_control::Sandbox;
-use soulbox_types::{ENVD_VERSION, Kept, OnTimeout, SandboxState, VolumeMount};
+use soulbox_types::{ENVD_VERSION, OnTimeout, PauseMode, SandboxState, VolumeMount};
 
 use super::{Restored, network::NetworkDetail};
 use crate::{
@@ -74,7 +74,7 @@ pub(crate) struct Detail {
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<NetworkDetail>,
     lifecycle: Lifecycle,
-    /// Only when it rests.
+    /// Only when it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pause_mode: Option<&'static str>,
     /// What a resume brings back.
@@ -136,8 +136,8 @@ pub(crate) async fn get(
             },
         },
         pause_mode: kept.map(|kept| match kept {
-            Kept::Memory => "full",
-            Kept::Filesystem => "filesystem",
+            PauseMode::Memory => "full",
+            PauseMode::Filesystem => "filesystem",
         }),
         restored: kept.map(Restored::from),
         listed: sandbox.into(),

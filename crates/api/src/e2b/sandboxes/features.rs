@@ -1,10 +1,10 @@
-//! The wishes of a create beyond the sandbox itself. Those that are not built yet are refused,
+//! What a create asks for beyond the sandbox itself. Those that are not built yet are refused,
 //! never ignored; their defaults, which some clients spell out, are fine.
 
 use serde::Deserialize;
 use serde_json::Value;
 use soulbox_control::{LifecycleRequest, MountRequest};
-use soulbox_types::{Kept, NetworkPolicy, OnTimeout};
+use soulbox_types::{NetworkPolicy, OnTimeout, PauseMode};
 
 use super::network::NetworkBody;
 use crate::shared::error::{ApiError, Result};
@@ -50,8 +50,8 @@ impl Features {
         }
         let on_timeout = match (pauses, self.auto_pause_memory) {
             (false, _) => OnTimeout::Kill,
-            (true, Some(false)) => OnTimeout::Pause(Kept::Filesystem),
-            (true, _) => OnTimeout::Pause(Kept::Memory),
+            (true, Some(false)) => OnTimeout::Pause(PauseMode::Filesystem),
+            (true, _) => OnTimeout::Pause(PauseMode::Memory),
         };
         Ok(LifecycleRequest {
             on_timeout,

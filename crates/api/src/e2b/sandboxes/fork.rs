@@ -4,7 +4,7 @@ use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use soulbox_control::Connected;
-use soulbox_types::Kept;
+use soulbox_types::PauseMode;
 
 use super::SandboxAnswer;
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) async fn fork(
     let domain = domain::of_request(&uri, &headers, &app.config.domain);
     let copies = copies.into_iter().map(|copy| match copy {
         Ok(access) => {
-            let restored = Some(Kept::Filesystem);
+            let restored = Some(PauseMode::Filesystem);
             let connected = Connected { access, restored };
             let answer = SandboxAnswer::connected(connected, domain.clone());
             Copy::Sandbox(Box::new(answer))

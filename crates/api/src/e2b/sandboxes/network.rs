@@ -35,7 +35,7 @@ pub(crate) struct NetworkBody {
 }
 
 impl NetworkBody {
-    /// The wish, without what is asked for beside `network` on a create. What is not built yet is
+    /// The request, without what is asked for beside `network` on a create. What is not built yet is
     /// refused; the control plane checks the rest.
     pub(super) fn policy(self) -> Result<NetworkPolicy> {
         let (allow_out, deny_out) = (

@@ -4,7 +4,7 @@ use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Deserialize;
 use soulbox_control::Connected;
-use soulbox_types::{Kept, OnTimeout};
+use soulbox_types::{OnTimeout, PauseMode};
 
 use super::SandboxAnswer;
 use crate::{
@@ -133,9 +133,9 @@ fn answer(
     (status, Json(SandboxAnswer::connected(connected, domain)))
 }
 
-fn kept(memory: Option<bool>) -> Kept {
+fn kept(memory: Option<bool>) -> PauseMode {
     match memory {
-        None | Some(true) => Kept::Memory,
-        Some(false) => Kept::Filesystem,
+        None | Some(true) => PauseMode::Memory,
+        Some(false) => PauseMode::Filesystem,
     }
 }

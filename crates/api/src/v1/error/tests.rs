@@ -3,8 +3,8 @@
 
 use std::{fmt::Write, io, time::Duration};
 
-use soulbox_execute::Error as ExecuteError;
-use soulbox_guest::Error as GuestError;
+use soulbox_code_runner::Error as ExecuteError;
+use soulbox_envd_client::Error as EnvdError;
 use soulbox_runtime::Error as NodeError;
 
 use super::*;
@@ -35,21 +35,21 @@ fn of_code() -> Vec<ExecuteError> {
         },
         ExecuteError::NotAName(text("A=B")),
         ExecuteError::Archive(boom()),
-        ExecuteError::Sandbox(GuestError::Unreachable(NodeError::SandboxNotFound(id))),
-        ExecuteError::Sandbox(GuestError::Refused {
+        ExecuteError::Sandbox(EnvdError::Unreachable(NodeError::SandboxNotFound(id))),
+        ExecuteError::Sandbox(EnvdError::Refused {
             code: text("not_found"),
             message: text("why"),
         }),
-        ExecuteError::Sandbox(GuestError::CutOff {
+        ExecuteError::Sandbox(EnvdError::CutOff {
             what: "running",
             source: None,
         }),
-        ExecuteError::Sandbox(GuestError::TooSlow {
+        ExecuteError::Sandbox(EnvdError::TooSlow {
             what: "it",
             limit: LIMIT,
         }),
-        ExecuteError::Sandbox(GuestError::Protocol(text("why"))),
-        ExecuteError::Sandbox(GuestError::Archive(boom())),
+        ExecuteError::Sandbox(EnvdError::Protocol(text("why"))),
+        ExecuteError::Sandbox(EnvdError::Archive(boom())),
     ]
 }
 
@@ -58,8 +58,8 @@ async fn every_error_is_told_as_it_is_written_down() {
     let mut all = String::new();
     for error in of_code() {
         let name = format!("{error:?}");
-        let told = on_the_wire(tell(ApiError::from(error).problem())).await;
-        writeln!(all, "# {name}\n{told}\n").unwrap();
+        let shape = on_the_wire(respond(ApiError::from(error).problem())).await;
+        writeln!(all, "# {name}\n{shape}\n").unwrap();
     }
     assert!(
         all.trim_end() == include_str!("errors.txt").trim_end(),
@@ -71,6 +71,6 @@ async fn every_error_is_told_as_it_is_written_down() {
 #[test]
 fn codes_are_told_as_by_e2bs_surface() {
     for code in Code::ALL {
-        assert_eq!(told(*code), crate::e2b::error::told(*code), "{code}");
+        assert_eq!(shape(*code), crate::e2b::error::shape(*code), "{code}");
     }
 }

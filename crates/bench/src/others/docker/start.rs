@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Place, client_of, find, output_of};
+use super::{Workspace, client_of, find, output_of};
 use crate::{
     Failure, floor,
     floor::daemon::{Spec, TASK},
@@ -66,11 +66,11 @@ pub(super) struct OwnDaemon {
 impl OwnDaemon {
     /// The daemon, and the command line of a client that speaks to it.
     pub(super) async fn start(
-        place: &Place,
+        workspace: &Workspace,
         network: &Network,
     ) -> Result<(Self, Vec<OsString>), Failure> {
         let dockerd = find("dockerd")?;
-        let folder = place.folder("docker")?;
+        let folder = workspace.folder("docker")?;
         let socket = folder.join("docker.sock");
         // The daemon sees another /run than we do.
         if folder.starts_with("/run") || socket.as_os_str().len() > LONGEST_SOCKET {
@@ -86,17 +86,17 @@ impl OwnDaemon {
             arguments: arguments(&folder, &socket, &cgroup, network),
             path: search_path(&dockerd),
             program: dockerd,
-            log: place.folder.join("dockerd.log"),
+            log: workspace.folder.join("dockerd.log"),
             cgroup,
             folder: folder.clone(),
         };
-        let watcher = Mutex::new(Some(watch(&place.program, &spec).await?));
+        let watcher = Mutex::new(Some(watch(&workspace.program, &spec).await?));
         let own = Self { watcher, folder };
         match own.answers(&client).await {
             Ok(()) => Ok((own, client)),
             Err(failure) => {
                 own.end().await?;
-                let said = last_words(&spec.log);
+                let said = last_log_line(&spec.log);
                 Err(Failure(said.unwrap_or(failure.0)))
             }
         }
@@ -197,10 +197,11 @@ fn search_path(dockerd: &Path) -> OsString {
     path
 }
 
-fn last_words(log: &Path) -> Option<String> {
+fn last_log_line(log: &Path) -> Option<String> {
     let text = fs::read_to_string(log).ok()?;
-    let told = text.lines().rev().filter(|line| *line != "dockerd ended");
-    told.map(str::trim)
+    let lines = text.lines().rev().filter(|line| *line != "dockerd ended");
+    lines
+        .map(str::trim)
         .find(|line| !line.is_empty())
         .map(ToOwned::to_owned)
 }

@@ -26,13 +26,13 @@ pub(super) fn write(out: &mut String, group: &Group) -> Result {
 }
 
 fn write_table(out: &mut String, group: &Group, rows: &[&Row]) -> Result {
-    let compared = group.subject();
+    let compared = group.target();
     out.write_str("<div class=\"plot\"><table>\n<tr>")?;
     for heading in HEADINGS {
         write!(out, "<th scope=\"col\">{heading}</th>")?;
     }
-    if let Some(subject) = compared {
-        write!(out, "<th scope=\"col\">× {}</th>", Escaped(&subject.name))?;
+    if let Some(target) = compared {
+        write!(out, "<th scope=\"col\">× {}</th>", Escaped(&target.name))?;
     }
     out.write_str("</tr>\n")?;
     for row in rows {
@@ -69,12 +69,12 @@ fn write_table(out: &mut String, group: &Group, rows: &[&Row]) -> Result {
 
 /// What was skipped or failed, and what exactly was timed.
 fn write_notes(out: &mut String, group: &Group) -> Result {
-    let told = |row: &&Row| !row.method.is_empty() || row.remark.is_some();
-    if !group.rows.iter().any(|row| told(&row)) {
+    let described = |row: &&Row| !row.method.is_empty() || row.remark.is_some();
+    if !group.rows.iter().any(|row| described(&row)) {
         return Ok(());
     }
     out.write_str("<dl class=\"notes\">\n")?;
-    for row in group.rows.iter().filter(told) {
+    for row in group.rows.iter().filter(described) {
         write!(
             out,
             "<dt>{}</dt><dd>{}",

@@ -1,6 +1,6 @@
 //! Times on a logarithmic axis: a factor is the same distance everywhere.
 
-/// Below it nothing is told apart; also keeps zero off the axis. In milliseconds.
+/// Smaller values are not distinguished; also keeps zero off the axis. In milliseconds.
 const LEAST: f64 = 1e-3;
 /// More marks than these are hard to read.
 const MANY_TICKS: usize = 9;

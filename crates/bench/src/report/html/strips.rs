@@ -77,7 +77,7 @@ fn write_axis(out: &mut String, scale: &LogScale, below: f64) -> Result {
 }
 
 fn write_headings(out: &mut String, group: &Group) -> Result {
-    let multiple = group.subject().map_or("max", |_| "× soulbox");
+    let multiple = group.target().map_or("max", |_| "× soulbox");
     for (x, heading) in COLUMNS.iter().zip(["p50", "p99", multiple]) {
         writeln!(
             out,

@@ -25,7 +25,7 @@ fn of(root: &Path) -> Result<Sources> {
         .map(|name| name.trim_matches('"').to_owned())
         .filter(|name| !name.is_empty())
         .ok_or_else(|| {
-            Problem::told("the server is no Debian or Ubuntu, so it has no Debian packages; start from an image")
+            Problem::user("the server is no Debian or Ubuntu, so it has no Debian packages; start from an image")
         })?;
     let mut lines = Vec::new();
     for path in files(&root.join("etc/apt")) {
@@ -37,7 +37,7 @@ fn of(root: &Path) -> Result<Sources> {
         }
     }
     if lines.is_empty() {
-        return Err(Problem::told(format!(
+        return Err(Problem::user(format!(
             "the server's /etc/apt names no source of packages for {suite}"
         )));
     }

@@ -108,7 +108,7 @@ impl UploadBody {
     }
 
     /// For multer, which takes whatever is ready before it gives anything back: a pause before each
-    /// piece keeps its buffer at one piece. What it has taken and given nothing back for is bounded:
+    /// chunk keeps its buffer at one chunk. What it has taken and given nothing back for is bounded:
     /// until it finds where a part begins or ends, it keeps everything.
     pub(super) fn into_stream(
         self,

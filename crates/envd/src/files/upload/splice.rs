@@ -16,7 +16,7 @@ const STEP: u64 = 1 << 20;
 const PIPE: usize = 256 << 10;
 
 /// Why it ended early.
-enum Broken {
+enum SpliceError {
     Receiving(io::Error),
     Writing(io::Error),
 }
@@ -26,7 +26,7 @@ struct Pipe {
     writer: OwnedFd,
 }
 
-/// Appends `left` bytes of the socket to the file, as it stands. `left` tells how many are still in
+/// Appends `left` bytes of the socket to the file, as it stands. `left` is how many are still in
 /// the socket, also after a failure.
 pub(super) async fn receive(
     socket: &Arc<TcpStream>,
@@ -50,8 +50,8 @@ pub(super) async fn receive(
         .map_err(|error| write_failed(&error))?;
         *left -= moved;
         result.map_err(|broken| match broken {
-            Broken::Receiving(error) => broke_off(&error),
-            Broken::Writing(error) => write_failed(&error),
+            SpliceError::Receiving(error) => broke_off(&error),
+            SpliceError::Writing(error) => write_failed(&error),
         })?;
     }
     Ok(())
@@ -71,7 +71,7 @@ impl Pipe {
 
     /// How much was taken from the socket, and why it was not all that was asked for, unless there
     /// is just nothing more for now. Blocking.
-    fn step(&self, socket: &TcpStream, file: &File, most: u64) -> (u64, Result<(), Broken>) {
+    fn step(&self, socket: &TcpStream, file: &File, most: u64) -> (u64, Result<(), SpliceError>) {
         let mut moved = 0;
         while moved < most {
             let want = usize::try_from(most - moved).unwrap_or(usize::MAX);
@@ -82,15 +82,15 @@ impl Pipe {
             let came = match came {
                 Ok(0) => {
                     let cut = io::ErrorKind::UnexpectedEof.into();
-                    return (moved, Err(Broken::Receiving(cut)));
+                    return (moved, Err(SpliceError::Receiving(cut)));
                 }
                 Ok(came) => came,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return (moved, Err(Broken::Receiving(error))),
+                Err(error) => return (moved, Err(SpliceError::Receiving(error))),
             };
             moved += came as u64;
             if let Err(error) = self.empty_into(file, came) {
-                return (moved, Err(Broken::Writing(error)));
+                return (moved, Err(SpliceError::Writing(error)));
             }
         }
         (moved, Ok(()))

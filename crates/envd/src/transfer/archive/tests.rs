@@ -72,6 +72,22 @@ fn a_huge_extended_header_is_refused_before_it_is_read() {
     }
 }
 
+/// Each has a bound, but there can be any number of them before one entry.
+#[test]
+fn extended_headers_of_one_entry_are_bounded_together() {
+    let value = "a".repeat(600 << 10);
+    let record = format!("614428 SCHILY.xattr.user.a={value}\n");
+    assert!(record.starts_with(&record.len().to_string()));
+    let mut header = Header::new_ustar();
+    header.set_entry_type(tar::EntryType::XHeader);
+    header.set_size(record.len() as u64);
+    header.set_cksum();
+    let mut one = [header.as_bytes().as_slice(), record.as_bytes()].concat();
+    one.resize(one.len().next_multiple_of(BLOCK), 0);
+    let error = entries(&one.repeat(2)).unwrap_err().to_string();
+    assert!(error.contains("an extended header of"), "{error}");
+}
+
 #[test]
 fn devices_are_refused() {
     let mut header = Header::new_ustar();

@@ -1,4 +1,4 @@
-//! To another file system, where nothing can be moved.
+//! Moves files to another file system, by copying.
 
 use std::{ffi::CString, fs::File, io, os::fd::OwnedFd};
 

@@ -34,16 +34,16 @@ impl Sandbox {
             .append_pair("workdir", self.root.path().to_str().unwrap())
             .finish();
         let copied = || {
-            let wish = Wish::parse(Some(&format!("{query}&{more}")))?;
-            let scratch = Scratch::near(&wish.target.path).unwrap();
+            let request = CopyRequest::parse(Some(&format!("{query}&{more}")))?;
+            let scratch = Scratch::near(&request.target.path).unwrap();
             let top = scratch.open().unwrap();
             let root = scratch.open().unwrap();
             let bytes = tar.finish();
             let mut input = bytes.as_slice();
             let mut archive = Archive::new(decompress(&mut input)?);
-            let unpacked =
-                Extractor::new(root, wish.ownership, wish.mode, &|| false).unpack(&mut archive)?;
-            place(&top, &unpacked, &wish, &|| false)
+            let unpacked = Extractor::new(root, request.ownership, request.mode, &|| false)
+                .unpack(&mut archive)?;
+            place(&top, &unpacked, &request, &|| false)
         };
         copied().map_err(|error: Error| error.to_string())
     }

@@ -14,9 +14,9 @@ use super::*;
 
 /// Writes archives that no decent tool would write.
 #[derive(Default)]
-struct Maker(Vec<u8>);
+struct TarBuilder(Vec<u8>);
 
-impl Maker {
+impl TarBuilder {
     fn raw(
         mut self,
         kind: u8,
@@ -144,13 +144,13 @@ impl Layer {
     }
 }
 
-fn unpacked(archive: Maker) -> Layer {
+fn unpacked(archive: TarBuilder) -> Layer {
     let layer = Layer::new();
     layer.unpack(&archive.end()).unwrap();
     layer
 }
 
-fn error(archive: Maker) -> String {
+fn error(archive: TarBuilder) -> String {
     let layer = Layer::new();
     let error = layer.unpack(&archive.end()).unwrap_err().to_string();
     assert!(layer.outside_is_clean());
@@ -158,9 +158,30 @@ fn error(archive: Maker) -> String {
 }
 
 #[test]
+fn names_that_no_disk_takes_are_the_archives_fault() {
+    let long = "x".repeat(300);
+    for (archive, name) in [
+        (
+            Maker::default().symlink("c", "c").file("c/a", "x"),
+            "itself",
+        ),
+        (
+            Maker::default()
+                .pax(&[("path", long.as_bytes())])
+                .file("x", "x"),
+            "too long",
+        ),
+    ] {
+        let error = Layer::new().unpack(&archive.end()).unwrap_err();
+        assert!(matches!(error, LayerError::Entry { .. }), "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
 fn files_directories_links_and_pipes_come_out_as_they_went_in() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .raw(b'5', b"bin/", b"", b"", |header| {
                 header.set_mode(0o2750);
                 header.set_gid(42);
@@ -191,7 +212,7 @@ fn files_directories_links_and_pipes_come_out_as_they_went_in() {
 
 #[test]
 fn the_digest_is_of_the_plain_archive_with_all_that_follows_it() {
-    let mut archive = Maker::default().file("a", "b").end();
+    let mut archive = TarBuilder::default().file("a", "b").end();
     archive.extend_from_slice(b"behind the end");
     let unpacked = Layer::new().unpack(&archive).unwrap();
     assert_eq!(unpacked.diff_id, Digest::of(&archive));
@@ -212,7 +233,7 @@ fn names_that_climb_are_refused() {
         "../../../../../../tmp/soulbox-escape",
         "..",
     ] {
-        let text = error(Maker::default().file(name, "x"));
+        let text = error(TarBuilder::default().file(name, "x"));
         assert!(text.contains("leads out"), "{text}");
     }
     assert!(!Path::new("/tmp/soulbox-escape").exists());
@@ -220,7 +241,7 @@ fn names_that_climb_are_refused() {
 
 #[test]
 fn absolute_names_are_below_the_root() {
-    let layer = unpacked(Maker::default().file("/soulbox-absolute", "x"));
+    let layer = unpacked(TarBuilder::default().file("/soulbox-absolute", "x"));
     assert_eq!(layer.text("soulbox-absolute"), "x");
     assert!(!Path::new("/soulbox-absolute").exists());
 }
@@ -233,7 +254,7 @@ fn writing_through_a_link_that_leads_out_is_refused() {
         "../..",
         "/proc/self/root/tmp",
     ] {
-        let archive = Maker::default()
+        let archive = TarBuilder::default()
             .symlink("link", target)
             .file("link/soulbox-through", "x");
         let layer = Layer::new();
@@ -248,7 +269,7 @@ fn writing_through_a_link_that_leads_out_is_refused() {
 #[test]
 fn links_are_followed_within_the_layer_as_if_it_were_the_root() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .directory("run/")
             .symlink("var/run", "/run")
             .symlink("var/up", "../../../run")
@@ -264,7 +285,7 @@ fn links_are_followed_within_the_layer_as_if_it_were_the_root() {
 #[test]
 fn a_link_is_replaced_by_a_file_and_not_written_through() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .file("target", "old")
             .symlink("name", "target")
             .file("name", "new"),
@@ -278,7 +299,7 @@ fn a_link_is_replaced_by_a_file_and_not_written_through() {
 #[test]
 fn a_hard_link_is_replaced_and_not_written_through() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .file("one", "old")
             .hard_link("two", "one")
             .file("two", "new"),
@@ -299,21 +320,21 @@ fn hard_links_lead_to_files_of_the_same_layer_only() {
         "link/passwd",
         "wh",
     ] {
-        let archive = Maker::default()
+        let archive = TarBuilder::default()
             .symlink("link", "/etc")
             .file(".wh.wh", "")
             .hard_link("stolen", target);
         let text = error(archive);
         assert!(text.contains("hard link"), "{target}: {text}");
     }
-    let text = error(Maker::default().directory("d/").hard_link("e", "d"));
+    let text = error(TarBuilder::default().directory("d/").hard_link("e", "d"));
     assert!(text.contains("directory"), "{text}");
 }
 
 #[test]
 fn a_hard_link_to_a_link_is_the_link_itself() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .symlink("a", "/etc/shadow")
             .hard_link("b", "a")
             .hard_link("a", "a"),
@@ -325,7 +346,7 @@ fn a_hard_link_to_a_link_is_the_link_itself() {
 #[test]
 fn whiteouts_become_what_overlayfs_understands() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .file("etc/.wh.motd", "")
             .directory("srv/")
             .file("srv/.wh..wh..opq", "")
@@ -340,17 +361,17 @@ fn whiteouts_become_what_overlayfs_understands() {
 
 #[test]
 fn whiteouts_do_not_touch_what_the_same_layer_adds() {
-    let before = Maker::default()
+    let before = TarBuilder::default()
         .file(".wh.f", "")
         .file("f", "1")
         .file(".wh.d", "")
         .file("d/x", "2");
-    let after = Maker::default()
+    let after = TarBuilder::default()
         .file("f", "1")
         .file(".wh.f", "")
         .file("d/x", "2")
         .file(".wh.d", "");
-    let described = Maker::default()
+    let described = TarBuilder::default()
         .file(".wh.d", "")
         .directory("d/")
         .file("d/x", "2")
@@ -368,7 +389,7 @@ fn whiteouts_do_not_touch_what_the_same_layer_adds() {
 #[test]
 fn whiteouts_below_what_took_a_directorys_place_have_nothing_to_hide() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .file("now-a-file", "f")
             .file("now-a-file/.wh.x", "")
             .directory("elsewhere/")
@@ -388,14 +409,14 @@ fn whiteouts_below_what_took_a_directorys_place_have_nothing_to_hide() {
 #[test]
 fn whiteouts_of_the_directory_itself_or_above_are_refused() {
     for name in ["a/.wh.", "a/.wh..", "a/.wh...", ".wh..."] {
-        let text = error(Maker::default().file(name, ""));
+        let text = error(TarBuilder::default().file(name, ""));
         assert!(text.contains("leads out"), "{name}: {text}");
     }
 }
 
 #[test]
 fn devices_are_left_out_and_counted() {
-    let archive = Maker::default()
+    let archive = TarBuilder::default()
         .raw(b'3', b"dev/null", b"", b"", |_| {})
         .raw(b'4', b"dev/sda", b"", b"", |_| {});
     let layer = Layer::new();
@@ -407,7 +428,7 @@ fn devices_are_left_out_and_counted() {
 fn only_harmless_attributes_are_kept() {
     let capability: &[u8] = &[1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .pax(&[
                 ("SCHILY.xattr.user.note", b"hello\n"),
                 ("SCHILY.xattr.user.overlay.opaque", b"y"),
@@ -429,7 +450,7 @@ fn only_harmless_attributes_are_kept() {
 #[test]
 fn long_names_of_both_kinds_are_read() {
     let long = format!("{}/{}", "d".repeat(120), "f".repeat(120));
-    let gnu = Maker::default()
+    let gnu = TarBuilder::default()
         .raw(
             b'L',
             b"././@LongLink",
@@ -438,7 +459,7 @@ fn long_names_of_both_kinds_are_read() {
             |_| {},
         )
         .file("short", "gnu");
-    let pax = Maker::default()
+    let pax = TarBuilder::default()
         .pax(&[("path", long.as_bytes()), ("mtime", b"5.5"), ("uid", b"7")])
         .file("short", "pax");
     for (archive, text) in [(gnu, "gnu"), (pax, "pax")] {
@@ -448,10 +469,11 @@ fn long_names_of_both_kinds_are_read() {
 
 #[test]
 fn owners_beyond_a_sandboxs_ids_are_refused_by_name() {
-    let text = error(Maker::default().raw(b'0', b"f", b"", b"", |header| header.set_uid(65_536)));
+    let text =
+        error(TarBuilder::default().raw(b'0', b"f", b"", b"", |header| header.set_uid(65_536)));
     assert!(text.contains("65536") && text.contains("\"f\""), "{text}");
     let text = error(
-        Maker::default()
+        TarBuilder::default()
             .pax(&[("gid", b"4294967295")])
             .file("f", ""),
     );
@@ -461,7 +483,7 @@ fn owners_beyond_a_sandboxs_ids_are_refused_by_name() {
 #[test]
 fn sparse_and_unknown_entries_are_refused() {
     for kind in [b'S', b'V', b'!'] {
-        let text = error(Maker::default().raw(kind, b"f", b"", b"", |_| {}));
+        let text = error(TarBuilder::default().raw(kind, b"f", b"", b"", |_| {}));
         assert!(text.contains("cannot be unpacked"), "{text}");
     }
 }
@@ -469,7 +491,7 @@ fn sparse_and_unknown_entries_are_refused() {
 #[test]
 fn implied_directories_have_sensible_modes() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .file("tmp/a", "")
             .file("usr/share/b", "")
             .file("root/c", ""),
@@ -488,7 +510,7 @@ fn implied_directories_have_sensible_modes() {
 #[test]
 fn a_file_takes_the_place_of_a_directory_and_back() {
     let layer = unpacked(
-        Maker::default()
+        TarBuilder::default()
             .file("x/deep/down", "1")
             .file("x", "2")
             .directory("x/")
@@ -496,13 +518,13 @@ fn a_file_takes_the_place_of_a_directory_and_back() {
     );
     assert_eq!(layer.text("x/y"), "3");
     assert!(!layer.root.join("x/deep").exists());
-    let text = error(Maker::default().file("x", "1").file("x/y", "2"));
+    let text = error(TarBuilder::default().file("x", "1").file("x/y", "2"));
     assert!(text.contains("is none"), "{text}");
 }
 
 #[test]
 fn bounds_hold() {
-    let archive = Maker::default()
+    let archive = TarBuilder::default()
         .file("a", &"x".repeat(5000))
         .file("b", "")
         .end();
@@ -527,7 +549,9 @@ fn bounds_hold() {
 
 #[test]
 fn bombs_are_recognized_by_their_ratio() {
-    let archive = Maker::default().file("zeros", &"\0".repeat(4 << 20)).end();
+    let archive = TarBuilder::default()
+        .file("zeros", &"\0".repeat(4 << 20))
+        .end();
     let bomb = zstd::encode_all(Cursor::new(&archive), 1).unwrap();
     let bounds = Bounds {
         ratio_from: 1 << 20,
@@ -540,7 +564,7 @@ fn bombs_are_recognized_by_their_ratio() {
 #[test]
 fn huge_extended_headers_do_not_fill_the_memory() {
     for kind in [b'x', b'g', b'L', b'K'] {
-        let text = error(Maker::default().raw(kind, b"x", b"", b"", |header| {
+        let text = error(TarBuilder::default().raw(kind, b"x", b"", b"", |header| {
             header.set_size(8 << 30);
         }));
         assert!(text.contains("too long"), "{text}");
@@ -549,7 +573,7 @@ fn huge_extended_headers_do_not_fill_the_memory() {
 
 #[test]
 fn damaged_archives_are_refused() {
-    let whole = Maker::default().file("a", &"x".repeat(2000)).end();
+    let whole = TarBuilder::default().file("a", &"x".repeat(2000)).end();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&whole).unwrap();
     let gzip = gzip.finish().unwrap();
@@ -569,7 +593,7 @@ fn damaged_archives_are_refused() {
 
 #[test]
 fn giving_up_ends_the_work() {
-    let archive = Maker::default().file("a", "b").end();
+    let archive = TarBuilder::default().file("a", "b").end();
     let layer = Layer::new();
     let flag = Arc::new(AtomicBool::new(true));
     let ended = unpack(
@@ -623,7 +647,7 @@ fn random_archives_never_reach_outside() {
     let started = std::time::Instant::now();
     for seed in 1..600_u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut maker = Maker::default();
+        let mut maker = TarBuilder::default();
         for _ in 0..random.below(12) {
             let name = names[random.below(names.len())];
             let target = targets[random.below(targets.len())];

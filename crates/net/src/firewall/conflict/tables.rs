@@ -39,8 +39,8 @@ pub(super) struct Rule {
     /// Chains that it sends packets to.
     targets: Vec<String>,
     /// Names our links as where packets come from, and does not turn them away.
-    lets_us_in: bool,
-    /// Turns everything away that reaches it.
+    accepts_our_links: bool,
+    /// Drops everything that reaches it.
     refuses_all: bool,
 }
 
@@ -162,13 +162,13 @@ impl Table {
 
     /// Whether somebody has thought of us: a rule that is reached from this chain lets packets in
     /// that come from our links.
-    pub(super) fn lets_us_in(&self, chain: &Chain) -> bool {
+    pub(super) fn accepts_our_links(&self, chain: &Chain) -> bool {
         let mut reached = vec![chain.name.as_str()];
         let mut next = 0;
         while let Some(&name) = reached.get(next) {
             next += 1;
             for rule in self.rules.iter().filter(|rule| rule.chain == name) {
-                if rule.lets_us_in {
+                if rule.accepts_our_links {
                     return true;
                 }
                 for target in &rule.targets {
@@ -188,15 +188,15 @@ impl Rule {
         for part in &rule.expr {
             collect_targets(part, &mut targets);
         }
-        let turns_away = rule.expr.iter().any(turns_away);
+        let drops = rule.expr.iter().any(drops);
         let counts_only =
             |part: &&Value| part.get("counter").is_some() || part.get("log").is_some();
         let decides = rule.expr.iter().filter(|part| !counts_only(part)).count();
         Self {
             chain: rule.chain,
             targets,
-            lets_us_in: !turns_away && rule.expr.iter().any(|part| is_about(part, links)),
-            refuses_all: turns_away && decides == 1,
+            accepts_our_links: !drops && rule.expr.iter().any(|part| is_about(part, links)),
+            refuses_all: drops && decides == 1,
         }
     }
 
@@ -206,13 +206,13 @@ impl Rule {
             pairs.find_map(|pair| (pair[0] == option).then_some(pair[1]))
         };
         let target = value("-j").or_else(|| value("-g"));
-        let turns_away = matches!(target, Some("DROP" | "REJECT"));
+        let drops = matches!(target, Some("DROP" | "REJECT"));
         let link = value("-i").filter(|_| !words.windows(2).any(|pair| pair == ["!", "-i"]));
         Self {
             chain: chain.to_owned(),
             targets: target.map(str::to_owned).into_iter().collect(),
-            lets_us_in: !turns_away && link.is_some_and(|link| covers(link, '+', links)),
-            refuses_all: turns_away && words.first() == Some(&"-j"),
+            accepts_our_links: !drops && link.is_some_and(|link| covers(link, '+', links)),
+            refuses_all: drops && words.first() == Some(&"-j"),
         }
     }
 }
@@ -225,7 +225,7 @@ fn covers(pattern: &str, wildcard: char, links: &str) -> bool {
 }
 
 /// Rules of iptables that `nft` has no words for are shown as `xt`, with their name.
-fn turns_away(part: &Value) -> bool {
+fn drops(part: &Value) -> bool {
     let old = |name| part.pointer("/xt/name").and_then(Value::as_str) == Some(name);
     part.get("drop").is_some() || part.get("reject").is_some() || old("REJECT") || old("DROP")
 }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn ours() -> Ours {
-    Ours {
+fn ours() -> OwnRules {
+    OwnRules {
         table: "soulbox_00aa".to_owned(),
         links: "sb00aa".to_owned(),
         gateway: Ipv4Addr::new(10, 213, 0, 1),

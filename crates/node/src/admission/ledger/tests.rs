@@ -18,9 +18,9 @@ fn memory(used_mib: u64, bound_mib: u64) -> Reading {
     }
 }
 
-fn lacks(verdict: Result<bool, Verdict>) -> Option<Resource> {
+fn is_short(verdict: Result<bool, Verdict>) -> Option<Resource> {
     match verdict {
-        Err(Verdict::Lack(lack)) => Some(lack.resource),
+        Err(Verdict::Shortage(shortage)) => Some(shortage.resource),
         _ => None,
     }
 }
@@ -30,20 +30,23 @@ fn what_is_set_aside_counts_until_a_look_that_began_after_it_was_used() {
     let now = Instant::now();
     let mut ledger = Ledger::new(memory(900, 960), now);
     assert_eq!(ledger.check(ONE, now, false), Ok(false));
-    ledger.set_aside(ONE);
+    ledger.reserve(ONE);
     assert_eq!(ledger.check(ONE, now, false), Ok(false), "exactly full");
-    ledger.set_aside(ONE);
-    assert_eq!(lacks(ledger.check(ONE, now, false)), Some(Resource::Memory));
+    ledger.reserve(ONE);
+    assert_eq!(
+        is_short(ledger.check(ONE, now, false)),
+        Some(Resource::Memory)
+    );
 
     // Made while somebody looks: that look may have missed it.
     let before = ledger.before_a_look(now);
     ledger.settle(ONE);
     ledger.looked(memory(900, 960), before);
-    assert_eq!(ledger.aside(), (ONE, ONE));
+    assert_eq!(ledger.reserved(), (ONE, ONE));
     assert_eq!(ledger.check(ONE, now, false), Err(Verdict::Unsure));
     let before = ledger.before_a_look(now);
     ledger.looked(memory(903, 960), before);
-    assert_eq!(ledger.aside(), (ONE, Need::default()));
+    assert_eq!(ledger.reserved(), (ONE, Need::default()));
     assert_eq!(ledger.check(ONE, now, false), Ok(false));
 }
 
@@ -51,10 +54,16 @@ fn what_is_set_aside_counts_until_a_look_that_began_after_it_was_used() {
 fn a_look_from_before_an_end_does_not_refuse_unless_it_has_to() {
     let now = Instant::now();
     let mut ledger = Ledger::new(memory(960, 960), now);
-    assert_eq!(lacks(ledger.check(ONE, now, false)), Some(Resource::Memory));
+    assert_eq!(
+        is_short(ledger.check(ONE, now, false)),
+        Some(Resource::Memory)
+    );
     ledger.changed();
     assert_eq!(ledger.check(ONE, now, false), Err(Verdict::Unsure));
-    assert_eq!(lacks(ledger.check(ONE, now, true)), Some(Resource::Memory));
+    assert_eq!(
+        is_short(ledger.check(ONE, now, true)),
+        Some(Resource::Memory)
+    );
 }
 
 #[test]
@@ -87,7 +96,7 @@ fn each_resource_lacks_by_itself_and_what_is_unknown_does_not() {
             ],
         };
         let ledger = Ledger::new(full, now);
-        assert_eq!(lacks(ledger.check(ONE, now, false)), Some(resource));
+        assert_eq!(is_short(ledger.check(ONE, now, false)), Some(resource));
         assert_eq!(ledger.check(Need::default(), now, false), Ok(false));
     }
     let unknown = Ledger::new(Reading::default(), now);

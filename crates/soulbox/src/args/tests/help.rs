@@ -22,7 +22,7 @@ fn without_values(command: Command) -> Command {
         .mut_subcommands(without_values)
 }
 
-/// File name and text, of a command and of all below it that users are told of.
+/// File name and text, of a command and of all below it that is visible to users.
 fn render(command: &mut Command, parents: &str, into: &mut BTreeMap<String, String>) {
     let name = format!("{parents}{}", command.get_name());
     let text = command.render_long_help().to_string();

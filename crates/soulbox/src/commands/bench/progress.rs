@@ -14,13 +14,13 @@ use crate::output::printable;
 const AGAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ProgressPrinter {
     terminal: bool,
-    /// What was told last, and when.
+    /// What was printed last, and when.
     last: Mutex<Option<(String, Instant)>>,
 }
 
-impl Shown {
+impl ProgressPrinter {
     pub(super) fn new() -> Self {
         Self {
             terminal: io::stderr().is_terminal(),
@@ -36,7 +36,7 @@ impl Shown {
     }
 }
 
-impl Progress for Shown {
+impl Progress for ProgressPrinter {
     fn step(&self, suite: &str, what: &str, done: usize, of: usize) {
         let step = format!("{suite}: {}", printable(what));
         let count = match (done, of) {
@@ -49,8 +49,10 @@ impl Progress for Shown {
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some((told, when)) if *told == step && (of == 0 || when.elapsed() < AGAIN) => return,
-            Some((told, _)) if *told == step => put(&format!("{step}{count}\n")),
+            Some((previous, when)) if *previous == step && (of == 0 || when.elapsed() < AGAIN) => {
+                return;
+            }
+            Some((previous, _)) if *previous == step => put(&format!("{step}{count}\n")),
             _ => put(&format!("{step}\n")),
         }
         *last = Some((step, Instant::now()));
@@ -64,7 +66,7 @@ impl Progress for Shown {
 
 fn put(text: &str) {
     let mut out = io::stderr().lock();
-    // With stderr closed there is nobody to tell.
+    // With stderr closed nobody reads it.
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .ok();

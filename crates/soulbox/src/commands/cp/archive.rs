@@ -11,11 +11,11 @@ use bytes::{Buf, Bytes};
 use tar::{Archive, Builder, EntryType};
 use tokio::sync::mpsc;
 
-use super::flow::{CHUNK, Flow, Sink};
+use super::chunk_stream::{CHUNK, ChunkStream, Sink};
 use crate::report::warning;
 
-pub(super) fn pack(folder: PathBuf) -> Flow {
-    Flow::spawn_blocking(move |sink| {
+pub(super) fn pack(folder: PathBuf) -> ChunkStream {
+    ChunkStream::spawn_blocking(move |sink| {
         let out = io::BufWriter::with_capacity(CHUNK, SinkWriter { sink });
         let mut builder = Builder::new(out);
         builder.follow_symlinks(false);
@@ -30,7 +30,7 @@ pub(super) fn pack(folder: PathBuf) -> Flow {
     })
 }
 
-pub(super) async fn unpack(folder: PathBuf, mut flow: Flow) -> Result<()> {
+pub(super) async fn unpack(folder: PathBuf, mut chunk_stream: ChunkStream) -> Result<()> {
     let (sender, receiver) = mpsc::channel(2);
     let unpacking = tokio::task::spawn_blocking(move || {
         unpack_into(
@@ -43,7 +43,7 @@ pub(super) async fn unpack(folder: PathBuf, mut flow: Flow) -> Result<()> {
     });
     let mut passed = Ok(());
     loop {
-        let chunk = match flow.next().await {
+        let chunk = match chunk_stream.next().await {
             Ok(Some(chunk)) => Ok(chunk),
             Ok(None) => break,
             Err(error) => {
@@ -60,7 +60,7 @@ pub(super) async fn unpack(folder: PathBuf, mut flow: Flow) -> Result<()> {
     }
     drop(sender);
     let unpacked = unpacking.await?;
-    flow.settle(unpacked.and(passed)).await
+    chunk_stream.settle(unpacked.and(passed)).await
 }
 
 fn unpack_into(folder: &Path, from: impl Read) -> Result<()> {
@@ -99,7 +99,7 @@ fn unpack_into(folder: &Path, from: impl Read) -> Result<()> {
     Ok(())
 }
 
-/// Blocking writes into a flow.
+/// Blocking writes into a chunk stream.
 struct SinkWriter<'a> {
     sink: &'a Sink,
 }

@@ -1,4 +1,4 @@
-//! This machine's side.
+//! The local side of a copy.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -13,17 +13,17 @@ use tokio::{
 };
 
 use super::{
-    Origin, archive,
-    flow::{CHUNK, Flow, Sink},
+    SourceInfo, archive,
+    chunk_stream::{CHUNK, ChunkStream, Sink},
     target::{last_name, means_contents, says_folder},
 };
 
-pub(super) fn origin(path: &Path) -> Result<Origin> {
+pub(super) fn source_info(path: &Path) -> Result<SourceInfo> {
     let metadata = path
         .metadata()
         .with_context(|| path.display().to_string())?;
     let name = last_name(path).or_else(|| last_name(&path.canonicalize().ok()?));
-    Ok(Origin {
+    Ok(SourceInfo {
         is_directory: metadata.is_dir(),
         contents: means_contents(path),
         name,
@@ -31,23 +31,23 @@ pub(super) fn origin(path: &Path) -> Result<Origin> {
     })
 }
 
-pub(super) fn read(path: PathBuf) -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn read(path: PathBuf) -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         let shown = path.display().to_string();
         let file = File::open(&path).await.with_context(|| shown.clone())?;
-        pour(file, &sink).await.context(shown)
+        copy_into(file, &sink).await.context(shown)
     })
 }
 
-pub(super) fn standard_input() -> Flow {
-    Flow::spawn(|sink| async move {
-        pour(tokio::io::stdin(), &sink)
+pub(super) fn standard_input() -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
+        copy_into(tokio::io::stdin(), &sink)
             .await
             .context("standard input")
     })
 }
 
-async fn pour(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
+async fn copy_into(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {
         let length = from.read(&mut buffer).await?;
@@ -58,28 +58,32 @@ async fn pour(mut from: impl AsyncRead + Unpin, sink: &Sink) -> Result<()> {
     }
 }
 
-pub(super) async fn standard_output(flow: Flow) -> Result<()> {
-    fill(tokio::io::stdout(), flow).await
+pub(super) async fn standard_output(chunk_stream: ChunkStream) -> Result<()> {
+    fill(tokio::io::stdout(), chunk_stream).await
 }
 
-pub(super) async fn take(path: &Path, origin: &Origin, flow: Flow) -> Result<()> {
+pub(super) async fn take(
+    path: &Path,
+    source_info: &SourceInfo,
+    chunk_stream: ChunkStream,
+) -> Result<()> {
     let is_folder = path.is_dir();
     let own_name = is_folder || says_folder(&path.to_string_lossy());
-    let target = match &origin.name {
-        Some(name) if own_name && !origin.contents => path.join(name),
+    let target = match &source_info.name {
+        Some(name) if own_name && !source_info.contents => path.join(name),
         _ => path.to_owned(),
     };
-    if origin.is_directory {
-        return archive::unpack(target, flow).await;
+    if source_info.is_directory {
+        return archive::unpack(target, chunk_stream).await;
     }
     let is_new = !target.exists();
     let shown = || target.display().to_string();
     let file = match File::create(&target).await.with_context(shown) {
         Ok(file) => file,
-        Err(error) => return flow.settle(Err(error)).await,
+        Err(error) => return chunk_stream.settle(Err(error)).await,
     };
-    fill(file, flow).await.with_context(shown)?;
-    if let (true, Some(mode)) = (is_new, origin.mode) {
+    fill(file, chunk_stream).await.with_context(shown)?;
+    if let (true, Some(mode)) = (is_new, source_info.mode) {
         let permissions = std::fs::Permissions::from_mode(mode);
         tokio::fs::set_permissions(&target, permissions)
             .await
@@ -88,14 +92,14 @@ pub(super) async fn take(path: &Path, origin: &Origin, flow: Flow) -> Result<()>
     Ok(())
 }
 
-async fn fill(mut to: impl AsyncWrite + Unpin, mut flow: Flow) -> Result<()> {
+async fn fill(mut to: impl AsyncWrite + Unpin, mut chunk_stream: ChunkStream) -> Result<()> {
     let filled = async {
-        while let Some(chunk) = flow.next().await? {
+        while let Some(chunk) = chunk_stream.next().await? {
             to.write_all(&chunk).await?;
         }
         to.flush().await?;
         Ok(())
     };
     let result = filled.await;
-    flow.settle(result).await
+    chunk_stream.settle(result).await
 }

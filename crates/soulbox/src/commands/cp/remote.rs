@@ -1,4 +1,4 @@
-//! A sandbox's side.
+//! The sandbox's side of a copy.
 
 use anyhow::{Context, Result, anyhow};
 use soulbox_client::{
@@ -11,8 +11,8 @@ use soulbox_client::{
 };
 
 use super::{
-    Origin,
-    flow::Flow,
+    SourceInfo,
+    chunk_stream::ChunkStream,
     target::{join, says_folder},
 };
 use crate::report::{advice, warning};
@@ -22,8 +22,8 @@ const MAX_COMPLAINT: usize = 2048;
 /// GNU tar's exit code when something changed while it was read.
 const CHANGED_MEANWHILE: u8 = 1;
 
-pub(super) fn read(envd: Envd, path: String) -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn read(envd: Envd, path: String) -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         let mut download = envd.download(&path).await.with_context(|| path.clone())?;
         while let Some(chunk) = download.chunk().await? {
             if sink.send(Ok(chunk)).await.is_err() {
@@ -34,8 +34,8 @@ pub(super) fn read(envd: Envd, path: String) -> Flow {
     })
 }
 
-pub(super) fn pack(envd: Envd, path: String) -> Flow {
-    Flow::spawn(|sink| async move {
+pub(super) fn pack(envd: Envd, path: String) -> ChunkStream {
+    ChunkStream::spawn(|sink| async move {
         // Relative paths are envd's to resolve; tar would start elsewhere.
         let folder = envd.stat(&path).await?.path;
         let mut process = tar(&envd, &["-cf", "-", "-C", &folder, "."], false).await?;
@@ -62,37 +62,49 @@ pub(super) fn pack(envd: Envd, path: String) -> Flow {
     })
 }
 
-pub(super) async fn take(envd: &Envd, path: &str, origin: &Origin, flow: Flow) -> Result<()> {
+pub(super) async fn take(
+    envd: &Envd,
+    path: &str,
+    source_info: &SourceInfo,
+    chunk_stream: ChunkStream,
+) -> Result<()> {
     let there = match envd.stat(path).await {
         Ok(entry) => Some(entry.kind),
         Err(error) if error.is_not_found() => None,
-        Err(error) => return flow.settle(Err(error.into())).await,
+        Err(error) => return chunk_stream.settle(Err(error.into())).await,
     };
     let own_name = there == Some(EntryKind::Directory) || says_folder(path);
-    let target = match &origin.name {
-        Some(name) if own_name && !origin.contents => join(path, name),
-        None if own_name && !origin.is_directory => {
+    let target = match &source_info.name {
+        Some(name) if own_name && !source_info.contents => join(path, name),
+        None if own_name && !source_info.is_directory => {
             let hint = "name the file: SANDBOX:FOLDER/NAME";
-            return flow.settle(Err(advice("the copy has no name", hint))).await;
+            return chunk_stream
+                .settle(Err(advice("the copy has no name", hint)))
+                .await;
         }
         _ => path.to_owned(),
     };
-    if origin.is_directory {
-        unpack(envd, &target, flow).await
+    if source_info.is_directory {
+        unpack(envd, &target, chunk_stream).await
     } else {
-        write(envd, &target, origin, flow).await
+        write(envd, &target, source_info, chunk_stream).await
     }
 }
 
-async fn write(envd: &Envd, target: &str, origin: &Origin, flow: Flow) -> Result<()> {
-    let (chunks, outcome) = flow.split();
+async fn write(
+    envd: &Envd,
+    target: &str,
+    source_info: &SourceInfo,
+    chunk_stream: ChunkStream,
+) -> Result<()> {
+    let (chunks, outcome) = chunk_stream.split();
     let uploaded = envd
         .upload(target, None, chunks)
         .await
         .with_context(|| target.to_owned());
     outcome.settle(uploaded).await?;
     // Uploads are plain data files; a program should stay one.
-    if let Some(mode) = origin.mode.filter(|mode| mode & 0o111 != 0) {
+    if let Some(mode) = source_info.mode.filter(|mode| mode & 0o111 != 0) {
         set_mode(envd, target, mode).await;
     }
     Ok(())
@@ -115,7 +127,7 @@ async fn set_mode(envd: &Envd, target: &str, mode: u32) {
     }
 }
 
-async fn unpack(envd: &Envd, target: &str, mut flow: Flow) -> Result<()> {
+async fn unpack(envd: &Envd, target: &str, mut chunk_stream: ChunkStream) -> Result<()> {
     let begun = async {
         envd.make_directory(target).await?;
         let folder = envd.stat(target).await?.path;
@@ -124,14 +136,14 @@ async fn unpack(envd: &Envd, target: &str, mut flow: Flow) -> Result<()> {
     };
     let process = match begun.await {
         Ok(process) => process,
-        Err(error) => return flow.settle(Err(error)).await,
+        Err(error) => return chunk_stream.settle(Err(error)).await,
     };
     let pid = process.pid();
     let ending = tokio::spawn(end_of(process));
     let input = envd.input(pid, InputKind::Stdin);
     let mut sent = Ok(());
     loop {
-        match flow.next().await {
+        match chunk_stream.next().await {
             Ok(Some(chunk)) => {
                 if !input.send(chunk).await {
                     break;
@@ -155,7 +167,7 @@ async fn unpack(envd: &Envd, target: &str, mut flow: Flow) -> Result<()> {
     } else {
         sent.and(Err(failed(code, &complaint)))
     };
-    flow.settle(unpacked).await
+    chunk_stream.settle(unpacked).await
 }
 
 async fn tar(envd: &Envd, arguments: &[&str], stdin: bool) -> Result<ProcessStream> {

@@ -7,15 +7,15 @@ use soulbox_client::{
 use soulbox_server::{KeyStore, ListedKey};
 use soulbox_types::UnixMillis;
 
-use super::{Keys, NewKey};
+use super::{KeyBackend, NewKey};
 use crate::{
     args::ServerArgs,
     context::{flags, variable},
 };
 
-pub(super) async fn open(server: &ServerArgs) -> Result<Keys> {
+pub(super) async fn open(server: &ServerArgs) -> Result<KeyBackend> {
     let folder = data_dir(&flags(server), variable);
-    Ok(Keys::Folder(Box::new(KeyStore::open(&folder).await?)))
+    Ok(KeyBackend::Folder(Box::new(KeyStore::open(&folder).await?)))
 }
 
 pub(super) async fn create(store: &KeyStore, name: &str) -> Result<NewKey> {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use soulbox_dockerfile::{Options, Plan};
 
 use super::{
-    credentials::Keyring,
+    credentials::RegistryCredentials,
     follow::OnInterrupt,
     job::{self, Job, Started},
     lines::Lines,
@@ -44,12 +44,12 @@ pub(super) async fn run(args: &BuildArgs) -> Result<u8> {
         Some(name) => name.clone(),
         None => default_name(&args.context)?,
     };
-    let keyring = Keyring::open(&args.registry)?;
+    let credentials = RegistryCredentials::open(&args.registry)?;
     let ignore = Ignore::load(&args.context, file.path.as_deref())?;
     let context = Context::open(&args.context, ignore)?;
     let packing = tokio::task::spawn_blocking({
         let (plan, shown) = (plan.clone(), file.shown.clone());
-        move || prepare::prepare(&plan, &context, &keyring).context(shown)
+        move || prepare::prepare(&plan, &context, &credentials).context(shown)
     });
     let (mut start, archives) = packing.await??;
     if let Some(command) = &args.settings.start {

@@ -28,12 +28,12 @@ const LONGEST_PASSWORD: u64 = 64 << 10;
 
 /// Where to find the credentials of images.
 #[derive(Debug)]
-pub(super) struct Keyring {
+pub(super) struct RegistryCredentials {
     given: Option<(String, Secret)>,
     docker: Option<Value>,
 }
 
-impl Keyring {
+impl RegistryCredentials {
     pub(super) fn open(args: &RegistryArgs) -> Result<Self> {
         let given = match &args.registry_username {
             Some(username) => Some((username.clone(), password_from_stdin()?)),

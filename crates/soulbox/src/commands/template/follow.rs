@@ -14,13 +14,13 @@ use crate::{interrupts::Interrupts, report};
 
 pub(super) const POLL: Duration = Duration::from_millis(200);
 /// How long a server that does not answer is waited for: builds survive its restart.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a cancelled build may take to end.
 const CANCEL_LIMIT: Duration = Duration::from_secs(30);
 const ABANDON_LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) enum Ending {
+pub(super) enum BuildEnd {
     Ready,
     Failed(BuildReason),
     /// With the exit code of the signal.
@@ -41,7 +41,7 @@ pub(super) async fn follow(
     printer: &mut Printer,
     interrupts: &mut Interrupts,
     on_interrupt: OnInterrupt,
-) -> Result<Ending> {
+) -> Result<BuildEnd> {
     let mut reader = Reader {
         client,
         build,
@@ -53,7 +53,7 @@ pub(super) async fn follow(
     };
     if on_interrupt == OnInterrupt::Leave {
         report::note("the build goes on; `soulbox template logs -f` shows it");
-        return Ok(Ending::Interrupted(code));
+        return Ok(BuildEnd::Interrupted(code));
     }
     report::note("cancelling the build; once more to leave it as it is");
     let cancelled = async {
@@ -62,18 +62,18 @@ pub(super) async fn follow(
     };
     tokio::select! {
         result = timeout(CANCEL_LIMIT, cancelled) => match result {
-            Ok(Ok(Ending::Ready)) => Ok(Ending::Ready),
+            Ok(Ok(BuildEnd::Ready)) => Ok(BuildEnd::Ready),
             Ok(Err(error)) => {
                 report::print(&error.context("the build could not be cancelled"));
-                Ok(Ending::Interrupted(code))
+                Ok(BuildEnd::Interrupted(code))
             }
-            Ok(Ok(_)) => Ok(Ending::Interrupted(code)),
+            Ok(Ok(_)) => Ok(BuildEnd::Interrupted(code)),
             Err(_) => {
                 report::warning("the build is cancelled but has not ended yet");
-                Ok(Ending::Interrupted(code))
+                Ok(BuildEnd::Interrupted(code))
             }
         },
-        code = interrupts.next() => Ok(Ending::Interrupted(code)),
+        code = interrupts.next() => Ok(BuildEnd::Interrupted(code)),
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) async fn read_all(&mut self, printer: &mut Printer) -> Result<Ending> {
+    pub(super) async fn read_all(&mut self, printer: &mut Printer) -> Result<BuildEnd> {
         loop {
             let page = self.page().await?;
             for entry in &page.log_entries {
@@ -104,11 +104,13 @@ impl Reader<'_> {
             }
             let is_last = page.log_entries.is_empty();
             match page.status.as_str() {
-                "ready" if is_last => return Ok(Ending::Ready),
+                "ready" if is_last => return Ok(BuildEnd::Ready),
                 "error" if is_last => {
-                    return Ok(Ending::Failed(page.reason.unwrap_or_else(|| BuildReason {
-                        message: "the server gives no reason".to_owned(),
-                        step: None,
+                    return Ok(BuildEnd::Failed(page.reason.unwrap_or_else(|| {
+                        BuildReason {
+                            message: "the server gives no reason".to_owned(),
+                            step: None,
+                        }
                     })));
                 }
                 "ready" | "error" => {}
@@ -132,7 +134,7 @@ impl Reader<'_> {
                         report::warning(&format!("{error}; trying again"));
                         Instant::now()
                     });
-                    if since.elapsed() > PATIENCE {
+                    if since.elapsed() > TIMEOUT {
                         return Err(error.into());
                     }
                     sleep(RETRY).await;

@@ -1,4 +1,4 @@
-//! One build from the wish to the outcome, whatever it is made of.
+//! One build, from the request to its result.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use soulbox_client::model::{
 };
 
 use super::{
-    follow::{self, Ending, OnInterrupt},
+    follow::{self, BuildEnd, OnInterrupt},
     lines::Lines,
     printer::Printer,
     upload,
 };
 use crate::{
-    args::BuildSettings, context::Server, interrupts::Interrupts, output, pack::Archive, report,
-    words::as_options,
+    args::BuildSettings, context::Server, interrupts::Interrupts, option_names::as_options, output,
+    pack::Archive, report,
 };
 
 /// A build that only has to be sent.
@@ -40,7 +40,7 @@ pub(super) struct Started {
 pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> Result<u8> {
     let started = Instant::now();
     let mut interrupts = Interrupts::listen()?;
-    let wish = RequestBuild {
+    let request = RequestBuild {
         name: job.name.clone(),
         tags: settings.more_tags.clone(),
         resources: Resources {
@@ -51,7 +51,7 @@ pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> 
         },
     };
     let requested = tokio::select! {
-        requested = server.client.request_build(&wish) => {
+        requested = server.client.request_build(&request) => {
             requested.map_err(|error| server.explain(as_options(error)))?
         }
         code = interrupts.next() => return Ok(code),
@@ -89,7 +89,7 @@ pub(super) async fn run(server: &Server, settings: &BuildSettings, job: Job) -> 
     watch(server, settings, &started, interrupts).await
 }
 
-/// Follows a build that has started, and tells how it went.
+/// Follows a build that has started, and prints its result.
 pub(super) async fn watch(
     server: &Server,
     settings: &BuildSettings,
@@ -110,11 +110,11 @@ pub(super) async fn watch(
     )
     .await;
     printer.end(match &ending {
-        Ok(Ending::Failed(reason)) => Some(&reason.message),
+        Ok(BuildEnd::Failed(reason)) => Some(&reason.message),
         _ => None,
     });
     match ending? {
-        Ending::Ready => {
+        BuildEnd::Ready => {
             if !settings.quiet && !settings.json {
                 report::note(&format!(
                     "built {name} in {:.1} s (build {}); try: soulbox shell -t {name}",
@@ -124,13 +124,13 @@ pub(super) async fn watch(
             }
             outcome(settings, requested, "ready", &requested.template)
         }
-        Ending::Failed(reason) => {
+        BuildEnd::Failed(reason) => {
             if settings.json {
                 outcome(settings, requested, "error", "")?;
             }
             Err(started.lines.explain(&reason))
         }
-        Ending::Interrupted(code) => Ok(code),
+        BuildEnd::Interrupted(code) => Ok(code),
     }
 }
 

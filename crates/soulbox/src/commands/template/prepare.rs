@@ -8,7 +8,7 @@ use soulbox_client::model::templates::{
 };
 use soulbox_dockerfile::{Base, Copy, CopyFrom, Plan, Stage, Step};
 
-use super::credentials::Keyring;
+use super::credentials::RegistryCredentials;
 use crate::{
     pack::{Archive, Context, InlineFile},
     report::advice,
@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn prepare(
     plan: &Plan,
     context: &Context,
-    keyring: &Keyring,
+    credentials: &RegistryCredentials,
 ) -> Result<(StartBuild, Vec<Archive>)> {
     let mut packer = Packer {
         context,
@@ -30,7 +30,7 @@ pub(super) fn prepare(
         ..StartBuild::default()
     };
     let credentials = |base: &Base| match base {
-        Base::Image(image) => keyring.of(image),
+        Base::Image(image) => credentials.of(image),
         _ => None,
     };
     let last = plan.stages.len().saturating_sub(1);
@@ -166,8 +166,8 @@ mod tests {
     fn prepared(folder: &Path, dockerfile: &str) -> Result<(serde_json::Value, usize)> {
         let plan = soulbox_dockerfile::read(dockerfile, &Options::default())?;
         let context = Context::open(folder, Ignore::default())?;
-        let keyring = Keyring::open(&RegistryArgs::default())?;
-        let (start, archives) = prepare(&plan, &context, &keyring)?;
+        let credentials = RegistryCredentials::open(&RegistryArgs::default())?;
+        let (start, archives) = prepare(&plan, &context, &credentials)?;
         Ok((serde_json::to_value(start)?, archives.len()))
     }
 

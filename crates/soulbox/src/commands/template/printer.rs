@@ -1,4 +1,4 @@
-//! A build's log as it comes.
+//! Prints a build's log.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -33,7 +33,7 @@ impl Printer {
         }
     }
 
-    /// The log is over. `outcome` is told by somebody else, and once is enough.
+    /// The log is over. `outcome` is printed elsewhere, and once is enough.
     pub(super) fn end(&mut self, outcome: Option<&str>) {
         self.held
             .take_if(|held| Some(held.message.as_str()) == outcome);
@@ -51,7 +51,7 @@ impl Printer {
             return;
         }
         for line in line(entry, self.colours).lines() {
-            // With stderr closed there is nobody to tell.
+            // With stderr closed nobody reads it.
             writeln!(io::stderr().lock(), "{line}").ok();
         }
     }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use soulbox_client::model::templates::{BuildBase, BuildStep, StartBuild};
 
 use super::{
-    credentials::Keyring,
+    credentials::RegistryCredentials,
     job::{self, Job},
     lines::Lines,
 };
@@ -16,13 +16,13 @@ use crate::{
 
 pub(super) async fn from_image(args: &FromImageArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
-    let keyring = Keyring::open(&args.registry)?;
+    let credentials = RegistryCredentials::open(&args.registry)?;
     let mut start = start(
         BuildBase::Image(args.image.clone()),
         &args.run,
         &args.settings,
     );
-    start.from_image_registry = keyring.of(&args.image);
+    start.from_image_registry = credentials.of(&args.image);
     build(&server, &args.name, start, Vec::new(), &args.settings).await
 }
 

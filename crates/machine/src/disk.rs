@@ -1,0 +1,319 @@
+//! Empty ext4 images, and quick copies of them.
+//!
+//! Formatting takes some tens of milliseconds, copying an empty image about one: the few blocks
+//! that hold data are copied, the rest stays a hole. One blank image per size is kept.
+
+use std::{
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use fs_err as fs;
+use rustix::{
+    fs::{SeekFrom as RustixSeek, seek},
+    io::Errno,
+};
+use soulbox_runtime::{Error, Result};
+
+/// The most overlays that a template may have; each finds its directories in the image.
+pub const OVERLAYS: usize = 8;
+const BLOCK: usize = 4096;
+/// The kernel's limit of one copy is 2 GiB; images hold a few MiB of data.
+const COPY_CHUNK: usize = 1 << 20;
+const RELEASE_LIMIT: Duration = Duration::from_secs(15);
+
+#[derive(Debug)]
+pub(crate) struct Disks {
+    folder: PathBuf,
+    /// Serialises the making of blanks.
+    making: parking_lot::Mutex<()>,
+    /// See [`attaching_writes_out`].
+    written_out: bool,
+}
+
+impl Disks {
+    pub(crate) fn open(folder: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&folder).map_err(|e| Error::io("could not make the disks folder", e))?;
+        Ok(Self {
+            folder,
+            making: parking_lot::Mutex::new(()),
+            written_out: attaching_writes_out(),
+        })
+    }
+
+    /// A fresh disk of `mib` MiB at `target`. Blocking.
+    pub(crate) fn create(&self, mib: u32, target: &Path) -> Result<()> {
+        let blank = self.blank(mib)?;
+        copy(&blank, target)
+            .and_then(|()| {
+                if self.written_out {
+                    sync(target)
+                } else {
+                    Ok(())
+                }
+            })
+            .map_err(|e| Error::io(format!("could not make the disk {}", target.display()), e))
+    }
+
+    /// Makes sure that the blank of a size exists. Blocking.
+    pub(crate) fn blank(&self, mib: u32) -> Result<PathBuf> {
+        let path = self.folder.join(format!("blank2-{mib}.ext4"));
+        if path.exists() {
+            return Ok(path);
+        }
+        let _one_at_a_time = self.making.lock();
+        if path.exists() {
+            return Ok(path);
+        }
+        let failed = |e| Error::io(format!("could not format a disk of {mib} MiB"), e);
+        let raw = self.folder.join(format!("blank-{mib}.raw"));
+        let new = self.folder.join(format!("blank-{mib}.new"));
+        format(&raw, mib).map_err(failed)?;
+        dig_holes(&raw, &new).map_err(failed)?;
+        fs::remove_file(&raw).map_err(failed)?;
+        fs::rename(&new, &path).map_err(failed)?;
+        Ok(path)
+    }
+}
+
+fn mkfs() -> io::Result<PathBuf> {
+    soulbox_sys::find_program("mkfs.ext4").ok_or_else(|| {
+        let text = "mkfs.ext4 is not installed (package e2fsprogs)";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })
+}
+
+/// `mkfs.ext4` fills the file system from a directory, so that the places for the overlays are
+/// there without ever mounting it.
+fn format(path: &Path, mib: u32) -> io::Result<()> {
+    let tree = path.with_extension("tree");
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    fs::create_dir_all(&tree)?;
+    for number in 0..OVERLAYS {
+        fs::create_dir(tree.join(format!("u{number}")))?;
+        fs::create_dir(tree.join(format!("w{number}")))?;
+    }
+    let file = fs::File::create(path)?;
+    file.set_len(u64::from(mib) << 20)?;
+    let output = Command::new(mkfs()?)
+        .args([
+            "-q", "-F", "-b", "4096", "-m", "0", "-i", "32768", "-J", "size=4",
+        ])
+        .args(["-O", "^resize_inode,sparse_super2"])
+        .args([
+            "-E",
+            "packed_meta_blocks=1,nodiscard,lazy_itable_init=1,root_owner=0:0",
+        ])
+        .arg("-d")
+        .arg(&tree)
+        .arg(path)
+        .stdin(Stdio::null())
+        .output()?;
+    fs::remove_dir_all(&tree)?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("mkfs.ext4: {}", text.trim())))
+    }
+}
+
+/// Copies what is not zero.
+fn dig_holes(from: &Path, to: &Path) -> io::Result<()> {
+    let source = std::fs::File::open(from)?;
+    let target = new_image(to)?;
+    target.set_len(source.metadata()?.len())?;
+    for (start, end) in data_ranges(&source)? {
+        let mut data = vec![0; usize::try_from(end - start).map_err(io::Error::other)?];
+        source.read_exact_at(&mut data, start)?;
+        let mut at = start;
+        for block in data.chunks(BLOCK) {
+            if block.iter().any(|b| *b != 0) {
+                target.write_all_at(block, at)?;
+            }
+            at += BLOCK as u64;
+        }
+    }
+    target.sync_all()
+}
+
+/// A copy of `from` at `to`, which shares its blocks where the file system can.
+///
+/// The new file is opened once: ext4 writes one that is emptied by a second opening to the disk in
+/// the moment it is closed, and whoever creates a sandbox would wait for that.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (std::fs::File::open(from)?, new_image(to)?);
+    if !share(&source, &target)? {
+        copy_data(&source, &target)?;
+    }
+    Ok(())
+}
+
+/// Whether the kernel writes a file to the disk when it becomes a loop device: since Linux 6.14.
+///
+/// Then it is written here first, where it costs as much. The pages of the host's file system that
+/// this reads would otherwise be charged to the sandbox's memory group, in which the device is
+/// attached. They stay, and with them the group, long after the sandbox: thousands of dead groups
+/// that the kernel goes through for each new one.
+fn attaching_writes_out() -> bool {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6_u32, 14_u32),
+        _ => false,
+    }
+}
+
+fn sync(image: &Path) -> io::Result<()> {
+    std::fs::File::open(image)?.sync_all()
+}
+
+/// Makes `to` a copy that shares its blocks with `from`; `false` where the file system cannot.
+pub(crate) fn share_blocks(from: &Path, to: &Path) -> io::Result<bool> {
+    share(&std::fs::File::open(from)?, &new_image(to)?)
+}
+
+fn share(source: &std::fs::File, target: &std::fs::File) -> io::Result<bool> {
+    match rustix::fs::ioctl_ficlone(target, source) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Copies only data; holes stay holes.
+pub(crate) fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
+    copy_data(&std::fs::File::open(from)?, &new_image(to)?)
+}
+
+fn copy_data(source: &std::fs::File, target: &std::fs::File) -> io::Result<()> {
+    target.set_len(source.metadata()?.len())?;
+    for (start, end) in data_ranges(source)? {
+        copy_range(source, target, start, end)?;
+    }
+    Ok(())
+}
+
+fn copy_range(
+    source: &std::fs::File,
+    target: &std::fs::File,
+    start: u64,
+    end: u64,
+) -> io::Result<()> {
+    let mut buffer = vec![0; COPY_CHUNK.min(usize::try_from(end - start).unwrap_or(COPY_CHUNK))];
+    let mut at = start;
+    while at < end {
+        let wanted = buffer
+            .len()
+            .min(usize::try_from(end - at).unwrap_or(buffer.len()));
+        source.read_exact_at(&mut buffer[..wanted], at)?;
+        target.write_all_at(&buffer[..wanted], at)?;
+        at += wanted as u64;
+    }
+    Ok(())
+}
+
+/// Where a file holds data, in order.
+pub(crate) fn data_ranges(file: &std::fs::File) -> io::Result<Vec<(u64, u64)>> {
+    let mut ranges = Vec::new();
+    let mut position = 0;
+    loop {
+        let start = match seek(file, RustixSeek::Data(position)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(ranges),
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(file, RustixSeek::Hole(start))?;
+        ranges.push((start, end));
+        position = end;
+    }
+}
+
+/// Waits until no loop device stands on an image. The kernel takes the last mount of a dead sandbox
+/// down in its own time, and two mounts of one image would destroy it. Blocking.
+pub fn wait_until_released(image: &Path) -> Result<()> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(200);
+    while is_attached(image)? {
+        if start.elapsed() > RELEASE_LIMIT {
+            return Err(Error::Timeout {
+                what: "letting go of the sandbox's disk".into(),
+                limit: RELEASE_LIMIT,
+            });
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Whether a loop device stands on an image. Blocking.
+pub(crate) fn is_attached(image: &Path) -> Result<bool> {
+    backs_a_device(image).map_err(|e| Error::io("could not look for loop devices", e))
+}
+
+fn backs_a_device(image: &Path) -> io::Result<bool> {
+    // The path that the kernel tells starts where the sandbox's view of the host did; the folder's
+    // name, a sandbox id, is in it in any case and there is only one.
+    let mut last = image.iter().rev();
+    let (file, folder) = (last.next(), last.next());
+    let tail: PathBuf = folder.into_iter().chain(file).collect();
+    for device in std::fs::read_dir("/sys/block")? {
+        let backing = device?.path().join("loop/backing_file");
+        match std::fs::read_to_string(&backing) {
+            Ok(path) if Path::new(path.trim_end()).ends_with(&tail) => return Ok(true),
+            // Not a loop device, or one without a file (any more).
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+fn new_image(path: &Path) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn a_blank_disk_is_small_and_copies_are_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = Disks::open(folder.path().join("disks")).unwrap();
+        let target = folder.path().join("disk.img");
+        disks.create(512, &target).unwrap();
+        let metadata = std::fs::metadata(&target).unwrap();
+        assert_eq!(metadata.len(), 512 << 20);
+        assert!(
+            metadata.blocks() * 512 < 8 << 20,
+            "{} blocks",
+            metadata.blocks()
+        );
+        let blank = disks.blank(512).unwrap();
+        assert!(std::fs::read(&target).unwrap() == std::fs::read(&blank).unwrap());
+        let check = Command::new("e2fsck")
+            .args(["-n", "-f"])
+            .arg(&target)
+            .output()
+            .unwrap();
+        assert!(
+            check.status.success(),
+            "{}",
+            String::from_utf8_lossy(&check.stdout)
+        );
+    }
+}

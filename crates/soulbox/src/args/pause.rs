@@ -1,0 +1,37 @@
+use clap::Args;
+
+use super::{ServerArgs, values::seconds};
+
+/// Pause sandboxes: they keep everything and use no cpu. What they have in memory stays there.
+///
+/// Files and what is in memory are kept as far as the sandbox's tier can; `soulbox resume`, a
+/// connection through an SDK, or traffic (when it was made so) resumes them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox pause i3k4
+  soulbox pause $(soulbox ls -q)")]
+pub(crate) struct PauseArgs {
+    /// Ids, or beginnings of ids
+    #[arg(required = true, value_name = "SANDBOX")]
+    pub sandboxes: Vec<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// Resume paused sandboxes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  soulbox resume i3k4
+  soulbox resume i3k4 --timeout 2h")]
+pub(crate) struct ResumeArgs {
+    /// Ids, or beginnings of ids
+    #[arg(required = true, value_name = "SANDBOX")]
+    pub sandboxes: Vec<String>,
+    /// How long they live from now on; 90, 15m or 2h
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "5m")]
+    pub timeout: u32,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
