@@ -146,6 +146,7 @@ fn image() -> BaseDefinition {
 fn create(template: &str) -> CreateRequest {
     CreateRequest {
         template: template.into(),
+        tier: None,
         timeout: 300,
         metadata: BTreeMap::new(),
         env: BTreeMap::new(),

@@ -1007,6 +1007,7 @@ async fn names_that_mean_no_template_are_told_apart() {
     let world = world().await;
     let with = |template: &str| CreateRequest {
         template: template.into(),
+        tier: None,
         ..request()
     };
     for (name, message) in [

@@ -83,6 +83,7 @@ async fn world_with(volumes: Option<Arc<Volumes>>) -> World {
 fn request() -> CreateRequest {
     CreateRequest {
         template: "base".into(),
+        tier: None,
         timeout: 300,
         metadata: BTreeMap::new(),
         env: BTreeMap::new(),

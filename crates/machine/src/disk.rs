@@ -161,8 +161,11 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 /// attached. They stay, and with them the group, long after the sandbox: thousands of dead groups
 /// that the kernel goes through for each new one.
 fn attaching_writes_out() -> bool {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy();
+    let system = rustix::system::uname();
+    is_since_6_14(&system.release().to_string_lossy())
+}
+
+fn is_since_6_14(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6_u32, 14_u32),
@@ -289,6 +292,21 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn kernels_that_write_out_what_is_attached_are_known_by_their_release() {
+        for (release, writes) in [
+            ("6.14.0", true),
+            ("6.18.44-fc-v470", true),
+            ("7.0-rc1", true),
+            ("6.12.95+deb13-amd64", false),
+            ("6.1.0-49-amd64", false),
+            ("5.15.0-1", false),
+            ("unknown", false),
+        ] {
+            assert_eq!(is_since_6_14(release), writes, "{release}");
+        }
+    }
 
     #[test]
     fn a_blank_disk_is_small_and_copies_are_whole() {
