@@ -634,7 +634,7 @@ async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
     let Some(fixture) = Fixture::new() else {
         return;
     };
-    let mut jail = fixture.jail().await;
+    let jail = fixture.jail().await;
     let folder = fixture.path().join("volumes/v/mnt");
     fs::create_dir_all(&folder).unwrap();
     let volume = |path: &str| soulbox_types::VolumeMount {

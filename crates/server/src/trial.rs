@@ -8,9 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use soulbox_doctor::{Environment, Leftover, Scratch, TrialResult, left_over};
-use soulbox_host_template::HostOptions;
 use soulbox_jail::Jail;
 use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial, trial_until};
 use soulbox_net::NetConfig;

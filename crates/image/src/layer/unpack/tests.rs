@@ -162,11 +162,11 @@ fn names_that_no_disk_takes_are_the_archives_fault() {
     let long = "x".repeat(300);
     for (archive, name) in [
         (
-            Maker::default().symlink("c", "c").file("c/a", "x"),
+            TarBuilder::default().symlink("c", "c").file("c/a", "x"),
             "itself",
         ),
         (
-            Maker::default()
+            TarBuilder::default()
                 .pax(&[("path", long.as_bytes())])
                 .file("x", "x"),
             "too long",
