@@ -49,7 +49,7 @@ pub(super) async fn remove_orphans(builder: &Threads, netlink: &Arc<Mutex<Netlin
         match firewall::remove(&table).await {
             Ok(()) => tracing::info!(table, "removed the firewall of a server that is gone"),
             Err(error) => {
-                tracing::warn!(table, %error, "cannot remove a firewall that guards nothing")
+                tracing::warn!(table, %error, "cannot remove a firewall that guards nothing");
             }
         }
     }
