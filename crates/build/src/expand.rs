@@ -153,6 +153,9 @@ fn value_of(name: &str, env: &BTreeMap<String, String>) -> String {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

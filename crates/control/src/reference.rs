@@ -71,6 +71,9 @@ fn is_word_byte(b: u8) -> bool {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -325,6 +325,9 @@ impl<'a> Expander<'a> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,7 @@
 use super::*;
 
 mod copying;
+mod properties;
 mod real_world;
 mod refused;
 mod stages;

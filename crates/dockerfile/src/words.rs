@@ -111,6 +111,9 @@ pub(crate) fn join(words: &[String]) -> String {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -158,6 +158,9 @@ fn parse(message: &[u8]) -> Result<Option<Event>> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -129,6 +129,9 @@ fn code_of(status: StatusCode) -> &'static str {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -73,3 +73,6 @@ impl Query {
 fn resolve(envd: &Envd, path: &str, user: &User) -> Result<PathBuf, Failure> {
     Ok(paths::resolve(path, user, &envd.default_workdir())?)
 }
+
+#[cfg(test)]
+mod properties;

@@ -4,6 +4,8 @@ pub(crate) mod body;
 pub(crate) mod cors;
 mod direct;
 pub(crate) mod reply;
+#[cfg(test)]
+pub(crate) mod sample;
 pub(crate) mod socket;
 
 use std::{

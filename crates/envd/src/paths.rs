@@ -119,6 +119,9 @@ pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

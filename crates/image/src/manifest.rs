@@ -221,6 +221,9 @@ pub(crate) fn architecture() -> &'static str {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

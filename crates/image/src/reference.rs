@@ -168,6 +168,9 @@ fn is_component(text: &str) -> bool {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -298,4 +298,6 @@ fn counted(flows: &[Flow]) -> Counts {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

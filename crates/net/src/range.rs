@@ -115,6 +115,9 @@ impl From<Ipv4Net> for String {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

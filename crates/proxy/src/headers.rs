@@ -152,6 +152,9 @@ fn tokens(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

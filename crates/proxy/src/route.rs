@@ -117,6 +117,9 @@ fn is_shared(host: &str, domain: &str) -> bool {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -131,6 +131,9 @@ fn digest(signature: &str) -> Option<[u8; 32]> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -128,6 +128,9 @@ pub fn fill_random(bytes: &mut [u8]) {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

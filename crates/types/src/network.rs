@@ -118,6 +118,9 @@ fn read_number<T: FromStr>(text: &str) -> Option<T> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

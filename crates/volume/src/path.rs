@@ -73,6 +73,9 @@ impl CleanPath {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -215,6 +215,9 @@ fn read_token(token: &str, order: Order) -> Result<Position<'static>> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -47,3 +47,6 @@ pub(crate) fn sandbox_id(text: &str) -> Result<SandboxId> {
     id.and_then(|id| id.parse().ok())
         .ok_or_else(|| ApiError::bad_request("Invalid sandbox ID"))
 }
+
+#[cfg(test)]
+mod properties;

@@ -263,3 +263,6 @@ fn decode(text: &str) -> Result<Bytes> {
         .map(Bytes::from)
         .map_err(|error| Error::protocol(error.to_string()))
 }
+
+#[cfg(test)]
+mod properties;

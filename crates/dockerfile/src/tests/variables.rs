@@ -129,7 +129,7 @@ fn variables_do_not_grow_without_end() {
         let mut text = "FROM x\nARG A0=xxxxxxxxxx\n".to_owned();
         for number in 1..12 {
             let before = format!("$A{}", number - 1).repeat(10);
-            text += &format!("{keyword} A{number}={before}\n");
+            text = format!("{text}{keyword} A{number}={before}\n");
         }
         assert!(error(&text).reason.contains("longer than"), "{keyword}");
     }

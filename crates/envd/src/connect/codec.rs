@@ -92,3 +92,6 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     Some(text.split(';').next().unwrap_or(text).trim())
 }
+
+#[cfg(test)]
+mod properties;

@@ -156,3 +156,6 @@ fn too_large() -> ConnectError {
         format!("message larger than {MAX_MESSAGE} bytes: send it in parts"),
     )
 }
+
+#[cfg(test)]
+mod properties;

@@ -231,6 +231,9 @@ fn multipart_failed(error: multer::Error) -> Failure {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -240,4 +240,6 @@ pub(super) fn broken(error: io::Error) -> Error {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

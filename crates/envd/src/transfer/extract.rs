@@ -276,4 +276,6 @@ fn refused(path: &[u8], errno: Errno) -> Error {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

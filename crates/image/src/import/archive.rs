@@ -138,3 +138,6 @@ fn link_target(name: &str, target: &str, from_root: bool) -> Option<String> {
     }
     path.to_str().map(ToOwned::to_owned)
 }
+
+#[cfg(test)]
+mod properties;

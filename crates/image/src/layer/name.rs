@@ -68,6 +68,9 @@ pub(crate) fn shown(raw: &[u8]) -> String {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

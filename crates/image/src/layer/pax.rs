@@ -79,6 +79,9 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

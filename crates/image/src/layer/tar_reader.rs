@@ -266,3 +266,6 @@ const SPARSE: &str = "sparse entries are not supported: make the archive without
 fn early() -> LayerError {
     LayerError::reading(&io::ErrorKind::UnexpectedEof.into())
 }
+
+#[cfg(test)]
+mod properties;

@@ -76,6 +76,9 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -299,6 +299,9 @@ fn resolve(from: &Uri, location: &HeaderValue) -> Result<Uri, &'static str> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

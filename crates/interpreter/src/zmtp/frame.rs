@@ -116,6 +116,9 @@ async fn skip<R: AsyncRead + Unpin>(source: &mut R, length: u64) -> Result<(), E
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -67,6 +67,9 @@ fn question(message: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

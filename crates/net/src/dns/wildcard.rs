@@ -158,6 +158,9 @@ async fn rest(error: &io::Error) {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 

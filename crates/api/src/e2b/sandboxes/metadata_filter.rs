@@ -48,6 +48,9 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

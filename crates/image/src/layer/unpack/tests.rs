@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod properties;
+
 /// Writes archives that no decent tool would write.
 #[derive(Default)]
 struct TarBuilder(Vec<u8>);
