@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn what_is_nearly_an_event_is_one_or_a_protocol_error(message in nearly_event()) {
         match parse(message.to_string().as_bytes()) {
-            Ok(Some(Event::Ended(GuestExit::Signal(name)))) => {
+            Ok(Some(Event::Ended(ProcessExit::Signal(name)))) => {
                 prop_assert!(name.chars().count() <= 100);
             }
             Ok(_) => {}

@@ -43,7 +43,7 @@ proptest! {
         ),
     ) {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        match Wish::parse(Some(&query)) {
+        match CopyRequest::parse(Some(&query)) {
             Ok(wish) => {
                 prop_assert!(wish.mode.is_none_or(|mode| mode <= 0o7777));
                 let nobody = |ownership| match ownership {

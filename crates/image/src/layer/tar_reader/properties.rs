@@ -103,13 +103,13 @@ impl Tar {
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<(Entry, Vec<u8>)>, LayerError> {
-    let mut tape = Tape::new(bytes);
+    let mut reader = TarReader::new(bytes);
     let mut found = Vec::new();
-    while let Some(entry) = tape.next()? {
+    while let Some(entry) = reader.next()? {
         let mut content = Vec::new();
         let mut buffer = [0; 100];
         loop {
-            match tape.read(&mut buffer)? {
+            match reader.read(&mut buffer)? {
                 0 => break,
                 count => content.extend_from_slice(&buffer[..count]),
             }

@@ -45,7 +45,7 @@ proptest! {
         let around = layer.around.path();
         let watched = [around.to_owned(), around.join("a"), around.join("a/b"), kept.clone()];
         let before = watched.each_ref().map(|path| state(path));
-        let maker = steps.iter().fold(Maker::default(), |maker, (kind, name, target, owner)| {
+        let maker = steps.iter().fold(TarBuilder::default(), |maker, (kind, name, target, owner)| {
             let data: &[u8] = if matches!(kind, b'0' | b'7') { b"new" } else { b"" };
             maker.raw(*kind, name.as_bytes(), target.as_bytes(), data, |header| {
                 header.set_uid(*owner);
