@@ -235,7 +235,7 @@ impl Control {
         let Ok(made) = made else {
             self.destroy_on_node(&id, EndReason::CreateFailed).await?;
             return Err(Error::Timeout {
-                what: "making the sandbox".into(),
+                what: "making the sandbox",
                 limit: CREATE_LIMIT,
             });
         };

@@ -113,7 +113,7 @@ impl Control {
         };
         let held = timeout(HOLD_LIMIT, gate.lock_owned()).await;
         held.map(Some).map_err(|_| Error::Timeout {
-            what: "waiting for another request about this sandbox".into(),
+            what: "waiting for another request about this sandbox",
             limit: HOLD_LIMIT,
         })
     }
@@ -138,7 +138,7 @@ impl Move {
 
 fn too_slow() -> Error {
     Error::Timeout {
-        what: "moving the deadline".into(),
+        what: "moving the deadline",
         limit: MOVE_LIMIT,
     }
 }

@@ -90,7 +90,7 @@ impl Control {
             Ok(Ok(()) | Err(NodeError::SandboxNotFound(_))) => Ok(()),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "ending the sandbox".into(),
+                what: "ending the sandbox",
                 limit: DESTROY_LIMIT,
             }),
         }

@@ -48,7 +48,7 @@ impl Control {
             }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "changing the network".into(),
+                what: "changing the network",
                 limit: CHANGE_LIMIT,
             }),
         }

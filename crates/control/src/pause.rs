@@ -78,7 +78,7 @@ impl Control {
                 }
                 Ok(Err(error)) => Err(control.pause_error(&tenant, &id, error).await),
                 Err(_) => Err(Error::Timeout {
-                    what: "pausing the sandbox".into(),
+                    what: "pausing the sandbox",
                     limit: PAUSE_LIMIT,
                 }),
             }
@@ -197,7 +197,7 @@ impl Control {
             Ok(Err(error)) => return Err(self.pause_error(tenant, id, error).await),
             Err(_) => {
                 return Err(Error::Timeout {
-                    what: "waking the sandbox".into(),
+                    what: "waking the sandbox",
                     limit: RESUME_LIMIT,
                 });
             }
@@ -227,7 +227,7 @@ impl Control {
         let missing = || NodeError::SandboxNotFound(id.clone());
         // Also while somebody else wakes it: then it runs afterwards.
         let _held = self.hold(id).await.map_err(|_| NodeError::Timeout {
-            what: "waiting for another request about this sandbox".into(),
+            what: "waiting for another request about this sandbox",
             limit: RESUME_LIMIT,
         })?;
         let status = self.node.get(id).ok_or_else(missing)?;
@@ -260,7 +260,7 @@ impl Control {
             Ok(Ok(()) | Err(NodeError::WrongState { .. })) => Ok(()),
             Ok(Err(error)) => Err(self.pause_error(tenant, id, error).await),
             Err(_) => Err(Error::Timeout {
-                what: "pausing the sandbox".into(),
+                what: "pausing the sandbox",
                 limit: PAUSE_LIMIT,
             }),
         }

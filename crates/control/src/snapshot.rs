@@ -148,7 +148,7 @@ impl Control {
             }),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "taking the snapshot".into(),
+                what: "taking the snapshot",
                 limit: CAPTURE_LIMIT,
             }),
         }

@@ -116,7 +116,7 @@ impl Control {
             Ok(Err(NodeError::SandboxNotFound(_))) => Err(self.not_found(tenant, id).await),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Error::Timeout {
-                what: "reading the log".into(),
+                what: "reading the log",
                 limit: LOGS_LIMIT,
             }),
         }

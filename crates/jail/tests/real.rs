@@ -47,11 +47,11 @@ impl Deref for Opened {
 
 impl Opened {
     async fn create_from(&self, spec: &SandboxSpec, origin: Origin) -> Result<(), Error> {
-        self.create(self.new(spec, origin), &|_: &Running| Ok(()))
+        self.create(self.described(spec, origin), &|_: &Running| Ok(()))
             .await
     }
 
-    fn new<'a>(&'a self, spec: &'a SandboxSpec, origin: Origin) -> NewSandbox<'a> {
+    fn described<'a>(&'a self, spec: &'a SandboxSpec, origin: Origin) -> NewSandbox<'a> {
         NewSandbox {
             spec,
             template: &self.template,
@@ -228,7 +228,7 @@ fn origin(disk: Disk) -> Origin {
 
 async fn create(jail: &Opened, spec: &SandboxSpec) -> Running {
     let running = Mutex::new(None);
-    let new = jail.new(spec, origin(Disk::Fresh));
+    let new = jail.described(spec, origin(Disk::Fresh));
     jail.create(new, &|started: &Running| {
         *running.lock() = Some(started.clone());
         Ok(())

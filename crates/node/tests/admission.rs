@@ -470,7 +470,7 @@ async fn whoever_waits_is_told_when_the_server_stops() {
     let waits = [world.create(spec(LONG)), world.create(spec(LONG))];
     world.waiting(2).await;
     let start = Instant::now();
-    world.node.close_door();
+    world.node.close_admission();
     for create in waits {
         assert!(why(create.await.unwrap()).contains("the server stops"));
     }

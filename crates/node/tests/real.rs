@@ -144,7 +144,10 @@ impl World {
 
     async fn reserve(&self, server: &Server) -> Reservation {
         let pool_key = PoolKey::of(&self.spec());
-        let reserving = server.node.reserve(ReserveRequest { pool_key });
+        let reserving = server.node.reserve(ReserveRequest {
+            tier: soulbox_types::Tier::default(),
+            pool_key,
+        });
         reserving.await.unwrap()
     }
 

@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use soulbox_node::{LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, PoolKey, Reservation, ReservationSource, ReserveRequest};
 use soulbox_template::{Template, Templates};
-use soulbox_types::{Limits, SandboxId, SandboxSpec, TemplateId, UnixMillis};
+use soulbox_types::{Limits, SandboxId, SandboxSpec, TemplateId, Tier, UnixMillis};
 use tokio::{runtime::Runtime, sync::Notify};
 
 use super::machine::{self, LONG, Machine, config, ends_dir, snapshots_dir, spec};
@@ -62,7 +62,10 @@ impl Server {
 
     /// A node in this process has the answer in its memory.
     pub(crate) fn reserve(&self, pool_key: Option<PoolKey>) -> Reservation {
-        let reserving = self.node.reserve(ReserveRequest { pool_key });
+        let reserving = self.node.reserve(ReserveRequest {
+            tier: Tier::default(),
+            pool_key,
+        });
         reserving.now_or_never().unwrap().unwrap()
     }
 
@@ -150,7 +153,9 @@ impl World {
     }
 
     pub(crate) fn key(&self) -> PoolKey {
+            tier: Tier::default(),
         PoolKey {
+            tier: Tier::default(),
             template: self.template.clone(),
             build: None,
             disk_mib: Limits::default().disk_mib,

@@ -31,7 +31,7 @@ proptest! {
                 prop_assert!(!path.relative().starts_with('/'));
                 prop_assert_eq!(&CleanPath::parse(&path.absolute()).unwrap(), &path);
                 prop_assert_eq!(&CleanPath::parse(&path.relative()).unwrap(), &path);
-                prop_assert_eq!(path.ladder().last().filter(|last| *last != path), None);
+                prop_assert_eq!(path.parents_and_self().last().filter(|last| *last != path), None);
             }
             Err(error) => prop_assert!(matches!(error, Error::Path(_)), "{error:?}"),
         }
