@@ -107,40 +107,44 @@ async fn until_stalled(world: &World, count: usize) {
     }
 }
 
-/// Its window is as large as the response, and it takes it in small steps.
-#[tokio::test(start_paused = true)]
+/// The clock runs, so that bytes arrive before time passes.
+async fn pass(time: Duration) {
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
 async fn an_http2_client_that_takes_a_little_now_and_then_is_not_cut() {
-    const STEPS: usize = 5;
+    const WINDOW: usize = 64 << 10;
+    const BODY: usize = 10_000_000;
     let world = limited_to(8);
-    let big = "HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n";
-    let body: &'static str = Box::leak((big.to_owned() + &"x".repeat(10_000_000)).into_boxed_str());
-    world.inside(8080, body).await;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
+    let answer: &'static str = Box::leak((head + &"x".repeat(BODY)).into_boxed_str());
+    world.inside(8080, answer).await;
     let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(64 << 10)
+        .initial_stream_window_size(u32::try_from(WINDOW).unwrap())
         .handshake(TokioIo::new(connect(&world).await))
         .await
         .unwrap();
     tokio::spawn(connection);
-    let request = Request::get(format!("http://8080-{ID}.sbx.localhost/"))
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let mut answer = sender.send_request(request).await.unwrap();
-    for _ in 0..STEPS {
+    let uri = format!("http://8080-{ID}.sbx.localhost/");
+    let mut answer = within(sender.send_request(get(&uri))).await.unwrap();
+    for _ in 0..5 {
         until_stalled(&world, 1).await;
-        tokio::time::sleep(Duration::from_secs(25)).await;
+        pass(Duration::from_secs(25)).await;
         let mut taken = 0;
-        while taken < 64 << 10 {
-            let frame = answer.frame().await.unwrap().unwrap();
+        while taken < WINDOW {
+            let frame = within(answer.frame()).await.unwrap().unwrap();
             taken += frame.into_data().unwrap().len();
         }
     }
     until_stalled(&world, 1).await;
-    tokio::time::sleep(Duration::from_secs(31)).await;
+    pass(Duration::from_secs(31)).await;
     until_stalled(&world, 0).await;
-    while let Some(frame) = answer.frame().await {
-        if frame.is_err() {
-            return;
-        }
-    }
-    panic!("it got everything without taking it");
+    let rest = within(answer.into_body().collect()).await;
+    assert!(rest.is_err(), "it takes nothing any more");
+    let other = within(sender.send_request(get("http://localhost/health"))).await;
+    assert_eq!(other.unwrap().status(), 200, "only the stream was reset");
 }
