@@ -153,7 +153,6 @@ impl World {
     }
 
     pub(crate) fn key(&self) -> PoolKey {
-            tier: Tier::default(),
         PoolKey {
             tier: Tier::default(),
             template: self.template.clone(),
