@@ -227,7 +227,7 @@ impl Control {
         let missing = || NodeError::SandboxNotFound(id.clone());
         // Also while somebody else wakes it: then it runs afterwards.
         let _held = self.hold(id).await.map_err(|_| NodeError::Timeout {
-            what: "waiting for another request about this sandbox",
+            what: "waiting for another request about this sandbox".into(),
             limit: RESUME_LIMIT,
         })?;
         let status = self.node.get(id).ok_or_else(missing)?;

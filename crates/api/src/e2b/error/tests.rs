@@ -60,7 +60,7 @@ fn of_sandboxes() -> Vec<Error> {
         Error::TooManySandboxes(5),
         Error::EndedDuringCreate(id()),
         Error::Timeout {
-            what: "it".into(),
+            what: "it",
             limit: LIMIT,
         },
         Error::Invalid(text("it is wrong")),
