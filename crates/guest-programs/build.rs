@@ -18,7 +18,15 @@ const PROGRAMS: [&str; 4] = [
     "soulbox-sudo",
     "soulbox-interpreter",
 ];
-const SOURCES: [&str; 6] = ["envd", "init", "interpreter", "sudo", "sys", "types"];
+const SOURCES: [&str; 7] = [
+    "connect-frames",
+    "envd",
+    "init",
+    "interpreter",
+    "sudo",
+    "sys",
+    "types",
+];
 /// Parts of the interpreter's kernels that are for developing them.
 const NOT_INSTALLED: [&str; 4] = ["tests", "node_modules", "__pycache__", ".pytest_cache"];
 

@@ -12,7 +12,6 @@ use tokio::time::timeout;
 use crate::{
     Error, Result, RpcError, api,
     base_url::BaseUrl,
-    envelope,
     transport::{self, Answer, Body, Transport},
 };
 
@@ -141,7 +140,7 @@ impl Envd {
             request = request.header("connect-timeout-ms", limit.as_millis().to_string());
         }
         let request = request
-            .body(transport::full(envelope::encode(&encode(message)?)))
+            .body(transport::full(frame(&encode(message)?)?))
             .map_err(|error| Error::protocol(error.to_string()))?;
         let response = self.open(request, "starting the stream").await?;
         Ok(Messages::new(response.into_body(), self.id.clone()))
@@ -190,4 +189,10 @@ impl From<stream::WireError> for RpcError {
             message: wire.message,
         }
     }
+}
+
+/// A message of a request's stream.
+fn frame(payload: &[u8]) -> Result<bytes::Bytes> {
+    soulbox_connect_frames::encode(payload)
+        .ok_or_else(|| Error::protocol("a message that is too long to send"))
 }

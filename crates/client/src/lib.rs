@@ -8,7 +8,6 @@
 //! - [`config`]: where the server is and which key to show, from flags, environment or data folder
 //! - [`Client`]: the control plane; one file per resource under `api/`
 //! - [`Envd`]: one sandbox; processes and files under `envd/`
-//! - [`envelope`]: Connect's stream framing
 //! - `transport`, `connector`, `tls`: hyper, TCP and certificates; `upload`: long bodies
 //! - [`Error`]: what went wrong, and [`Error::hint`]: what to do about it
 
@@ -17,7 +16,6 @@ mod base_url;
 pub mod config;
 mod connector;
 pub mod envd;
-pub mod envelope;
 mod error;
 pub mod model;
 mod tls;

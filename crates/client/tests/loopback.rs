@@ -31,9 +31,9 @@ use soulbox_client::{
         input::InputKind,
         process::{Command, Event},
     },
-    envelope,
     model::CreateSandbox,
 };
+use soulbox_connect_frames as frames;
 use soulbox_types::Secret;
 use tokio::net::TcpListener;
 
@@ -129,7 +129,7 @@ fn reply(status: u16, body: impl Into<Bytes>) -> Reply {
 fn frames(messages: &[Value], end: &Value) -> Reply {
     let mut wire = Vec::new();
     for message in messages {
-        wire.extend_from_slice(&envelope::encode(message.to_string().as_bytes()));
+        wire.extend_from_slice(&frames::encode(message.to_string().as_bytes()).unwrap());
     }
     let end = end.to_string();
     wire.push(2);
@@ -350,7 +350,7 @@ async fn copies_succeed_and_fail_each_on_its_own() {
 async fn a_stream_without_its_last_frame_was_cut() {
     let (client, _) = serve(|_| {
         let start = json!({"event": {"start": {"pid": 7}}}).to_string();
-        reply(200, envelope::encode(start.as_bytes()))
+        reply(200, frames::encode(start.as_bytes()).unwrap())
     })
     .await;
     let mut process = envd(&client).start(&command()).await.unwrap();
@@ -402,10 +402,10 @@ async fn input_keeps_its_order_in_one_request() {
 
     let seen = log.last();
     assert_eq!(seen.target, "/process.Process/StreamInput");
-    let mut decoder = envelope::Decoder::default();
+    let mut decoder = frames::Decoder::new(1 << 20);
     decoder.feed(&seen.body);
     let mut sent = Vec::new();
-    while let Some(envelope::Frame::Message(message)) = decoder.take_frame().unwrap() {
+    while let Some(frames::Frame::Message(message)) = decoder.take_frame().unwrap() {
         sent.push(serde_json::from_slice::<Value>(&message).unwrap());
     }
     assert_eq!(

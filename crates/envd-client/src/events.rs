@@ -3,16 +3,19 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http_body_util::BodyExt;
 use serde::Deserialize;
+use soulbox_connect_frames::{Decoder, Frame};
 use soulbox_outgoing::ChunkThrottle;
 use tokio::time::timeout;
 
 use crate::{
     Error, OutputStream, ProcessExit, Result,
     exchange::{Exchange, IDLE_LIMIT},
-    frames::{Decoder, Frame},
 };
 
 const WHAT: &str = "a command ran";
+/// envd sends 32 KiB of output per event, a third more in base64. Whatever is inside cannot make us
+/// hold more than this.
+const MAX_FRAME: usize = 1 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -34,7 +37,7 @@ impl Events {
     pub(crate) fn new(exchange: Exchange) -> Self {
         Self {
             exchange,
-            decoder: Decoder::default(),
+            decoder: Decoder::new(MAX_FRAME),
             throttle: ChunkThrottle::default(),
         }
     }
@@ -43,7 +46,8 @@ impl Events {
     pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             self.throttle.next().await;
-            match self.decoder.take_frame()? {
+            let frame = self.decoder.take_frame();
+            match frame.map_err(|bad| Error::protocol(bad.to_string()))? {
                 Some(Frame::Message(message)) => {
                     self.throttle.took(message.len());
                     if let Some(event) = parse(&message)? {

@@ -8,7 +8,7 @@
 //! - `run`: a command until it ends; `process`: one that stays
 //! - `copy`: files in; `tar_stream`: files out
 //! - `dial`: how the sandbox is reached; `exchange`: one HTTP exchange over one connection
-//! - `events`, `frames`: the stream of a process, as E2B's protocol has it
+//! - `events`: the stream of a process, as E2B's protocol has it
 //! - `command`, `error`: the types that callers see
 
 mod client;
@@ -18,7 +18,6 @@ mod dial;
 mod error;
 mod events;
 mod exchange;
-mod frames;
 mod process;
 mod run;
 mod tar_stream;

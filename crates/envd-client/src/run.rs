@@ -10,7 +10,6 @@ use crate::{
     client::{encode, full},
     events::{Event, Events},
     exchange::CALL_LIMIT,
-    frames,
 };
 
 const STARTING: &str = "starting a command";
@@ -108,7 +107,8 @@ impl EnvdClient {
             let millis = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX).max(1);
             request = request.header("connect-timeout-ms", millis);
         }
-        let body = full(frames::encode(&encode(&start)?)?);
+        let start = soulbox_connect_frames::encode(&encode(&start)?);
+        let body = full(start.ok_or_else(|| Error::protocol("too long to send"))?);
         let exchange = self.call(request, body, STARTING, CALL_LIMIT).await?;
         Ok(Events::new(exchange))
     }

@@ -11,8 +11,9 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
+use super::frame;
 use super::{Envd, Messages, encode, process::selector};
-use crate::{Error, Result, envelope, transport::Body};
+use crate::{Error, Result, transport::Body};
 
 /// Proxies close requests that are silent for long.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -99,7 +100,7 @@ fn data(kind: InputKind, chunk: &[u8]) -> Result<Bytes> {
 }
 
 fn frame(message: &Value) -> Result<Bytes> {
-    encode(message).map(|payload| envelope::encode(&payload))
+    frame(&encode(message)?)
 }
 
 impl Input {

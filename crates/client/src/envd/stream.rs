@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde::Deserialize;
+use soulbox_connect_frames::{Decoder, Frame};
 use tokio::time::timeout;
 
 use super::IDLE_LIMIT;
-use crate::{
-    Error, Result,
-    envelope::{Decoder, Frame},
-};
+use crate::{Error, Result};
 
+/// envd sends 32 KiB of output per event, a third more in base64; a replay may be larger.
+const MAX_FRAME: usize = 8 << 20;
 const GIVE_BACK_LIMIT: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Deserialize)]
@@ -44,7 +44,7 @@ impl Messages {
     pub(super) fn new(body: Incoming, sandbox: String) -> Self {
         Self {
             body,
-            decoder: Decoder::default(),
+            decoder: Decoder::new(MAX_FRAME),
             sandbox,
             end: None,
             ended: false,

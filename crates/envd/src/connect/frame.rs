@@ -2,15 +2,12 @@
 
 use std::{io::Read, time::Duration};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use soulbox_connect_frames::{COMPRESSED, Decoder, END_OF_STREAM, begin, finish};
 
 use super::{Code, ConnectError};
-
-pub(crate) const COMPRESSED: u8 = 1;
-pub(crate) const END_OF_STREAM: u8 = 2;
-const HEADER: usize = 5;
 
 /// Larger messages are refused. Nothing that the SDKs send in one message comes near.
 pub(crate) const MAX_MESSAGE: usize = 16 << 20;
@@ -22,13 +19,10 @@ pub(crate) fn envelope(
     flags: u8,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), ConnectError>,
 ) -> Result<Bytes, ConnectError> {
-    let mut frame = vec![0; HEADER];
+    let mut frame = begin();
     write(&mut frame)?;
-    let length = u32::try_from(frame.len() - HEADER)
-        .map_err(|_| ConnectError::new(Code::ResourceExhausted, "message over 4 GiB"))?;
-    frame[0] = flags;
-    frame[1..HEADER].copy_from_slice(&length.to_be_bytes());
-    Ok(frame.into())
+    finish(frame, flags)
+        .ok_or_else(|| ConnectError::new(Code::ResourceExhausted, "message over 4 GiB"))
 }
 
 /// The last envelope of every stream.
@@ -47,7 +41,7 @@ pub(crate) fn end_of_stream(result: &Result<(), ConnectError>) -> Bytes {
 /// Reads the envelopes of a request, one by one.
 pub(crate) struct Frames {
     body: Incoming,
-    buffer: BytesMut,
+    decoder: Decoder,
     gzip: bool,
 }
 
@@ -55,7 +49,7 @@ impl Frames {
     pub(crate) fn new(body: Incoming, gzip: bool) -> Self {
         Self {
             body,
-            buffer: BytesMut::new(),
+            decoder: Decoder::new(MAX_MESSAGE),
             gzip,
         }
     }
@@ -63,38 +57,23 @@ impl Frames {
     /// The next message; `None` at the end of the request. `idle` bounds the wait for its start.
     pub(crate) async fn next(&mut self, idle: Duration) -> Result<Option<Bytes>, ConnectError> {
         loop {
-            if let Some((flags, message)) = self.take()? {
+            let frame = self.decoder.take_with_flags();
+            if let Some((flags, message)) = frame.map_err(|_| too_large())? {
                 if flags & END_OF_STREAM != 0 {
                     return Ok(None);
                 }
                 return self.inflate(flags, message).map(Some);
             }
-            let wait = if self.buffer.is_empty() { idle } else { IDLE };
+            let wait = if self.decoder.is_empty() { idle } else { IDLE };
             let Some(data) = next_data(&mut self.body, wait).await? else {
-                return if self.buffer.is_empty() {
+                return if self.decoder.is_empty() {
                     Ok(None)
                 } else {
                     Err(ConnectError::invalid("the request ends inside a message"))
                 };
             };
-            self.buffer.extend_from_slice(&data);
+            self.decoder.feed(&data);
         }
-    }
-
-    fn take(&mut self) -> Result<Option<(u8, Bytes)>, ConnectError> {
-        let Some(header) = self.buffer.first_chunk::<HEADER>() else {
-            return Ok(None);
-        };
-        let [flags, a, b, c, d] = *header;
-        let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        if length > MAX_MESSAGE {
-            return Err(too_large());
-        }
-        if self.buffer.len() < HEADER + length {
-            return Ok(None);
-        }
-        self.buffer.advance(HEADER);
-        Ok(Some((flags, self.buffer.split_to(length).freeze())))
     }
 
     fn inflate(&self, flags: u8, message: Bytes) -> Result<Bytes, ConnectError> {
