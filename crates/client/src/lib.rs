@@ -8,7 +8,7 @@
 //! - [`config`]: where the server is and which key to show, from flags, environment or data folder
 //! - [`Client`]: the control plane; one file per resource under `api/`
 //! - [`Envd`]: one sandbox; processes and files under `envd/`
-//! - `transport`, `connector`, `tls`: hyper, TCP and certificates; `upload`: long bodies
+//! - `transport`, `connector`: hyper, TCP and TLS; `upload`: long bodies
 //! - [`Error`]: what went wrong, and [`Error::hint`]: what to do about it
 
 mod api;
@@ -18,7 +18,6 @@ mod connector;
 pub mod envd;
 mod error;
 pub mod model;
-mod tls;
 mod transport;
 mod upload;
 

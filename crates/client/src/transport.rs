@@ -10,7 +10,7 @@ use hyper_util::{
     client::legacy::{self, Client},
     rt::{TokioExecutor, TokioTimer},
 };
-use soulbox_outgoing::watch_pooled;
+use soulbox_outgoing::{TlsError, watch_pooled};
 use soulbox_types::causes;
 use tokio::time::timeout;
 
@@ -124,11 +124,11 @@ fn classify(url: String, error: legacy::Error) -> Error {
                 url,
                 source: copy(source),
             },
-            ConnectError::Tls(source) => Error::Tls {
+            ConnectError::Tls(TlsError::Handshake(source)) => Error::Tls {
                 url,
                 source: copy(source),
             },
-            ConnectError::Roots(source) => Error::Roots(copy(source)),
+            ConnectError::Tls(TlsError::Roots(source)) => Error::Roots(copy(source)),
         };
     }
     // hyper calls it a user error when the body that we gave it fails.

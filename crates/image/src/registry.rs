@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - `policy`: whom the operator trusts to be elsewhere, or to speak plain http
-//! - `connect`, `tls`: connections to the very address that was checked
+//! - `connect`: connections to the very address that was checked
 //! - `http`: one request, redirects included
 //! - `failure`: answers that are not what was asked for
 //! - `challenge`, `sign_in`, `aws`, `sigv4`: who we are
@@ -21,7 +21,6 @@ mod policy;
 mod session;
 mod sign_in;
 mod sigv4;
-mod tls;
 
 use std::sync::Arc;
 

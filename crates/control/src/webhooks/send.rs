@@ -1,12 +1,6 @@
 //! One delivery: resolved once, checked, and sent to the very address that was checked.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::Path,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -14,16 +8,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use sha2::{Digest, Sha256};
-use soulbox_outgoing::{InterimLimit, leads_outside};
+use soulbox_outgoing::{InterimLimit, Tls, connect_any, only_outside, resolve};
 use soulbox_types::Secret;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tokio_rustls::TlsConnector;
 use uuid::Uuid;
 
 use super::Target;
@@ -31,14 +22,6 @@ use super::Target;
 /// For all of one attempt.
 const LIMIT: Duration = Duration::from_secs(30);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Where distributions keep their bundle.
-const SYSTEM_BUNDLES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error("no answer within {} s", LIMIT.as_secs())]
@@ -60,15 +43,14 @@ pub(crate) enum SendError {
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     allow_private: bool,
-    /// Made at the first https delivery: most servers have none.
-    tls: Arc<OnceLock<Arc<ClientConfig>>>,
+    tls: Tls,
 }
 
 impl Sender {
     pub(crate) fn new(allow_private: bool) -> Self {
         Self {
             allow_private,
-            tls: Arc::default(),
+            tls: Tls::new(None),
         }
     }
 
@@ -104,13 +86,8 @@ impl Sender {
             .body(Full::new(Bytes::from(body.to_owned())))?;
         let stream = self.connect(target).await?;
         let status = if target.https {
-            let name = ServerName::try_from(target.host.clone())
-                .map_err(|error| SendError::Connect(io::Error::other(error)))?;
-            let connector = TlsConnector::from(self.tls().map_err(SendError::Connect)?);
-            let stream = connector
-                .connect(name, stream)
-                .await
-                .map_err(SendError::Connect)?;
+            let stream = self.tls.connect(&target.host, stream, CONNECT_LIMIT).await;
+            let stream = stream.map_err(|error| SendError::Connect(error.into_io()))?;
             exchange(stream, request).await?
         } else {
             exchange(stream, request).await?
@@ -124,30 +101,22 @@ impl Sender {
     }
 
     async fn connect(&self, target: &Target) -> Result<TcpStream, SendError> {
-        let found = tokio::net::lookup_host((target.host.as_str(), target.port));
-        let addresses: Vec<SocketAddr> = found.await.map_err(SendError::Connect)?.collect();
-        let mut last = SendError::NoAddress;
-        for address in &addresses {
-            if !self.allow_private && !leads_outside(address.ip()).map_err(SendError::Connect)? {
+        let found = resolve(&target.host, target.port, CONNECT_LIMIT)
+            .await
+            .map_err(SendError::Connect)?;
+        if found.is_empty() {
+            return Err(SendError::NoAddress);
+        }
+        if !self.allow_private {
+            let outside = only_outside(found.clone()).map_err(SendError::Connect)?;
+            // One that is private says whose name it is.
+            if outside.len() < found.len() {
                 return Err(SendError::Private);
             }
         }
-        for address in addresses {
-            match tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = SendError::Connect(error),
-                Err(_) => last = SendError::Connect(io::ErrorKind::TimedOut.into()),
-            }
-        }
-        Err(last)
-    }
-
-    fn tls(&self) -> io::Result<Arc<ClientConfig>> {
-        if let Some(config) = self.tls.get() {
-            return Ok(Arc::clone(config));
-        }
-        let config = client_config()?;
-        Ok(Arc::clone(self.tls.get_or_init(|| config)))
+        connect_any(&found, CONNECT_LIMIT)
+            .await
+            .map_err(SendError::Connect)
     }
 }
 
@@ -193,24 +162,6 @@ fn own_signature(secret: &Secret, body: &str) -> String {
         // HMAC takes keys of every length.
         Err(_) => String::new(),
     }
-}
-
-fn client_config() -> io::Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    let bundle = SYSTEM_BUNDLES.iter().find(|path| Path::new(path).exists());
-    let bundle = bundle.ok_or_else(|| io::Error::other("this machine has no root certificates"))?;
-    let certificates = CertificateDer::pem_file_iter(bundle)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(io::Error::other)?;
-    // Bundles of the world contain a few certificates that rustls does not accept.
-    roots.add_parsable_certificates(certificates);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }
 
 #[cfg(test)]

@@ -2,53 +2,28 @@
 //! and private when it is connected to gains nothing.
 
 use std::{
-    fmt, io,
+    io,
     net::SocketAddr,
-    path::PathBuf,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
-use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
-use soulbox_outgoing::{InterimLimit, LimitedStream, leads_outside};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
+use soulbox_outgoing::{PooledStream, Tls, TlsError, connect_any, only_outside, resolve};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 use tower::Service;
 
-use super::{
-    policy::{Policy, Scheme, Target},
-    tls,
-};
-use crate::{Error, ImageConfig, Result, error::blocking};
+use super::policy::{Policy, Scheme, Target};
+use crate::{Error, ImageConfig, Result};
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connector {
     policy: Arc<Policy>,
     limit: Duration,
-    extra_ca: Option<PathBuf>,
-    /// Made at the first https connection.
-    tls: Arc<OnceLock<Arc<ClientConfig>>>,
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector")
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
-    }
+    tls: Tls,
 }
 
 impl Connector {
@@ -56,8 +31,7 @@ impl Connector {
         Self {
             policy,
             limit: config.timeouts.connect,
-            extra_ca: config.extra_ca.clone(),
-            tls: Arc::default(),
+            tls: Tls::new(config.extra_ca.clone()),
         }
     }
 
@@ -87,16 +61,16 @@ impl Connector {
         }
     }
 
-    async fn connect(self, uri: Uri) -> Result<Stream> {
+    async fn connect(self, uri: Uri) -> Result<PooledStream> {
         let target = Target::of(&uri).ok_or_else(|| Error::Redirect {
             host: uri.host().unwrap_or("the registry").to_owned(),
             reason: "it is neither an http nor an https address".to_owned(),
         })?;
         let tcp = self.tcp(&target).await?;
         match target.scheme {
-            Scheme::Http => Ok(Stream::new(tcp)),
+            Scheme::Http => Ok(PooledStream::new(tcp)),
             Scheme::Https => match self.encrypt(&target, tcp).await? {
-                Ok(stream) => Ok(Stream::new(stream)),
+                Ok(stream) => Ok(PooledStream::new(stream)),
                 Err(error) => Err(tls_error(&target, &error)),
             },
         }
@@ -108,34 +82,19 @@ impl Connector {
                 host: target.shown(),
             });
         }
-        let mut last: io::Error = io::ErrorKind::NotFound.into();
-        for address in self.resolve(target).await? {
-            match timeout(self.limit, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = io::ErrorKind::TimedOut.into(),
-            }
-        }
-        Err(connect_error(target, &last))
+        let addresses = self.resolve(target).await?;
+        connect_any(&addresses, self.limit)
+            .await
+            .map_err(|error| connect_error(target, &error))
     }
 
     async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>> {
-        let lookup = tokio::net::lookup_host((target.host.as_str(), target.port));
-        let found = match timeout(self.limit, lookup).await {
-            Ok(found) => found.map(Iterator::collect::<Vec<_>>),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        };
+        let found = resolve(&target.host, target.port, self.limit).await;
         if self.policy.may_be_private(target) {
             return found.map_err(|error| connect_error(target, &error));
         }
-        let mut outside = Vec::new();
-        for address in found.unwrap_or_default() {
-            let leads = leads_outside(address.ip());
-            if leads.map_err(|error| connect_error(target, &error))? {
-                outside.push(address);
-            }
-        }
-        let found = outside;
+        let found = only_outside(found.unwrap_or_default())
+            .map_err(|error| connect_error(target, &error))?;
         let host = target.shown();
         if !found.is_empty() {
             Ok(found)
@@ -152,26 +111,12 @@ impl Connector {
         &self,
         target: &Target,
         tcp: TcpStream,
-    ) -> Result<io::Result<tokio_rustls::client::TlsStream<TcpStream>>> {
-        let name = match ServerName::try_from(target.host.clone()) {
-            Ok(name) => name,
-            Err(error) => return Ok(Err(io::Error::other(error))),
-        };
-        let connector = TlsConnector::from(self.tls().await?);
-        match timeout(self.limit, connector.connect(name, tcp)).await {
-            Ok(done) => Ok(done),
-            Err(_) => Ok(Err(io::ErrorKind::TimedOut.into())),
+    ) -> Result<io::Result<TlsStream<TcpStream>>> {
+        match self.tls.connect(&target.host, tcp, self.limit).await {
+            Ok(stream) => Ok(Ok(stream)),
+            Err(TlsError::Handshake(error)) => Ok(Err(error)),
+            Err(TlsError::Roots(error)) => Err(Error::Roots(error)),
         }
-    }
-
-    async fn tls(&self) -> Result<Arc<ClientConfig>> {
-        if let Some(config) = self.tls.get() {
-            return Ok(Arc::clone(config));
-        }
-        let extra = self.extra_ca.clone();
-        let read = move || tls::client_config(extra.as_deref()).map_err(Error::Roots);
-        let config = blocking(read).await?;
-        Ok(Arc::clone(self.tls.get_or_init(|| config)))
     }
 }
 
@@ -195,9 +140,9 @@ fn tls_error(target: &Target, error: &io::Error) -> Error {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = PooledStream;
     type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<PooledStream>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
@@ -205,59 +150,6 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         Box::pin(self.clone().connect(uri))
-    }
-}
-
-trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
-pub(crate) struct Stream {
-    io: TokioIo<LimitedStream<Box<dyn Duplex>>>,
-    interim_limit: InterimLimit,
-}
-
-impl Stream {
-    fn new(stream: impl Duplex + 'static) -> Self {
-        let interim_limit = InterimLimit::default();
-        let stream: Box<dyn Duplex> = Box::new(stream);
-        Self {
-            io: TokioIo::new(interim_limit.bound(stream)),
-            interim_limit,
-        }
-    }
-}
-
-impl Connection for Stream {
-    fn connected(&self) -> Connected {
-        Connected::new().extra(self.interim_limit.clone())
-    }
-}
-
-impl Read for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 
