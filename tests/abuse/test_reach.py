@@ -1,4 +1,4 @@
-"""The host, the neighbours and envd itself, as seen from inside."""
+"""The host, other sandboxes and envd itself, as seen from inside."""
 
 import http.server
 import threading

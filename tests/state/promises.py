@@ -395,7 +395,7 @@ ADDRESSES = range(220, 251)
 
 
 @dataclass
-class Life:
+class ServerRun:
     """Of a server, with some cuts at moments of chance, which are looked at afterwards."""
 
     folder: Path
@@ -451,10 +451,10 @@ def rounds(
     at_once: int = 1,
     progress: Callable[[int, list[str], dict[str, int]], None] = lambda *_: None,
 ) -> list[str]:
-    """Lives of servers, some beside each other."""
+    """Runs of servers, some beside each other."""
     chance, somewhere = random.Random(seed), random.SystemRandom().randrange(len(ADDRESSES))
     lives = [
-        Life(
+        ServerRun(
             folder / f"life-{number}",
             first,
             min(per_life, cuts + 1 - first),

@@ -12,7 +12,7 @@ from typing import Any
 from storm import wire
 from storm.wire import Answer
 from storm.keeper import Keeper
-from storm.plan import Fate, Wish
+from storm.plan import Fate, PlannedSandbox
 from storm.tally import Tally
 from storm.victims import Struck
 
@@ -42,10 +42,10 @@ class Sandbox:
 
 
 @dataclass
-class Life:
-    """What is known of one wish."""
+class TrackedSandbox:
+    """What is known of one planned sandbox."""
 
-    wish: Wish
+    planned: PlannedSandbox
     name: str
     sandbox: Sandbox | None = None
     # Attempts of which nobody knows whether they made a sandbox.
@@ -119,58 +119,58 @@ class Client:
             raise Refused(f"an exec in {sandbox.id} answered {answer}")
         return output(answer.body)
 
-    # A whole life.
+    # A whole tracked_one.
 
-    async def live(self, life: Life) -> None:
+    async def live(self, tracked_one: TrackedSandbox) -> None:
         try:
-            await self.create(life)
-            if life.sandbox is None:
+            await self.create(tracked_one)
+            if tracked_one.sandbox is None:
                 return
-            script = LEAVE_WITNESS.format(life.wish.witness)
-            found = await self.run(life.sandbox, STARTED + script if life.wish.started else script)
-            if found != life.wish.witness:
-                self.tally.problem("untrue", f"{life.sandbox.id} read back {found!r} instead of its witness")
-            life.witnessed = True
-            await asyncio.sleep(life.wish.delay)
-            await self.meet_fate(life, life.sandbox)
+            script = LEAVE_WITNESS.format(tracked_one.planned.witness)
+            found = await self.run(tracked_one.sandbox, STARTED + script if tracked_one.planned.started else script)
+            if found != tracked_one.planned.witness:
+                self.tally.problem("untrue", f"{tracked_one.sandbox.id} read back {found!r} instead of its witness")
+            tracked_one.witnessed = True
+            await asyncio.sleep(tracked_one.planned.delay)
+            await self.meet_fate(tracked_one, tracked_one.sandbox)
         except Given:
             pass
         except (Refused, wire.Cut) as refused:
-            if not self.was_struck(life):
-                which = life.sandbox.id if life.sandbox else "no sandbox"
-                self.tally.problem("untrue", f"{which} of {life.name} ({life.wish.fate.value}): {refused}")
+            if not self.was_struck(tracked_one):
+                which = tracked_one.sandbox.id if tracked_one.sandbox else "no sandbox"
+                self.tally.problem("untrue", f"{which} of {tracked_one.name} ({tracked_one.planned.fate.value}): {refused}")
 
-    async def create(self, life: Life) -> None:
-        template = STARTED_TEMPLATE if life.wish.started else "base"
-        body = {"templateID": template, "timeout": LIFETIME, "metadata": {"storm": life.name}}
+    async def create(self, tracked_one: TrackedSandbox) -> None:
+        template = STARTED_TEMPLATE if tracked_one.planned.started else "base"
+        body = {"templateID": template, "timeout": LIFETIME, "metadata": {"storm": tracked_one.name}}
         refusals = 0
         began = asyncio.get_running_loop().time() - self.keeper.lateness
-        key = self.new_key(life)
+        key = self.new_key(tracked_one)
         while asyncio.get_running_loop().time() - self.keeper.lateness < began + PATIENCE:
             options: dict[str, Any] = {"headers": {"Idempotency-Key": key} if key else {}}
-            if life.wish.fate is Fate.HANG_UP_ON_CREATE:
-                options["hang_up_after"] = 0.002 + life.wish.delay
+            if tracked_one.planned.fate is Fate.HANG_UP_ON_CREATE:
+                options["hang_up_after"] = 0.002 + tracked_one.planned.delay
             self.tally.asked += 1
             try:
                 answer = await self.ask("POST", "/v2/sandboxes", CREATE, body, **options)
             except wire.HungUp:
                 self.tally.hung_up += 1
-                life.unknown += 1
-                life.closed = True
+                tracked_one.unknown += 1
+                tracked_one.closed = True
                 return
             except wire.Cut:
                 self.tally.cut += 1
-                life.unknown += 1
+                tracked_one.unknown += 1
                 continue
             except (Given, Refused):
-                life.unknown += 1
-                life.closed = True
+                tracked_one.unknown += 1
+                tracked_one.closed = True
                 raise
             error_code = answer.error.get("error_code")
             if answer.status == 201:
                 made = answer.json()
-                life.sandbox = Sandbox(made["sandboxID"], made.get("envdAccessToken") or "")
-                life.told_at = time.monotonic()
+                tracked_one.sandbox = Sandbox(made["sandboxID"], made.get("envdAccessToken") or "")
+                tracked_one.told_at = time.monotonic()
                 self.tally.acknowledged += 1
                 self.tally.create_times.append(answer.took)
                 return
@@ -178,95 +178,95 @@ class Client:
                 self.tally.refused += 1
                 refusals += 1
                 if self.crowded and refusals == REFUSALS:
-                    life.closed = True
+                    tracked_one.closed = True
                     return
                 await asyncio.sleep(answer.retry_after)
             elif error_code == "idempotency_outcome_unknown":
                 self.tally.forgotten += 1
-                key = self.new_key(life)
+                key = self.new_key(tracked_one)
             elif error_code or (answer.status < 500 and answer.error):
-                life.closed = True
-                if life.name in self.struck.wishes:
+                tracked_one.closed = True
+                if tracked_one.name in self.struck.names:
                     self.tally.failed_by_plan += 1
                 else:
                     self.tally.failed += 1
                     self.tally.remarks.append(f"create failed: {answer}")
                 return
             else:
-                life.closed = True
+                tracked_one.closed = True
                 self.tally.problem("untrue", f"a create answered {answer}")
                 return
-        life.closed = True
-        self.tally.problem("stuck", f"{life.name}: no sandbox within {PATIENCE:.0f} s of asking")
+        tracked_one.closed = True
+        self.tally.problem("stuck", f"{tracked_one.name}: no sandbox within {PATIENCE:.0f} s of asking")
 
-    def new_key(self, life: Life) -> str | None:
-        if not life.wish.keyed:
+    def new_key(self, tracked_one: TrackedSandbox) -> str | None:
+        if not tracked_one.planned.keyed:
             return None
-        life.keys.append(str(uuid.uuid4()))
-        return life.keys[-1]
+        tracked_one.keys.append(str(uuid.uuid4()))
+        return tracked_one.keys[-1]
 
-    async def meet_fate(self, life: Life, sandbox: Sandbox) -> None:
-        match life.wish.fate:
+    async def meet_fate(self, tracked_one: TrackedSandbox, sandbox: Sandbox) -> None:
+        match tracked_one.planned.fate:
             case Fate.KILL:
-                await self.kill(life, sandbox)
+                await self.kill(tracked_one, sandbox)
             case Fate.KILL_TWICE:
-                life.end_asked = True
+                tracked_one.end_asked = True
                 epoch = self.keeper.epoch
                 path = f"/sandboxes/{sandbox.id}"
                 both = await asyncio.gather(*(self.insist("DELETE", path, KILL) for _ in range(2)))
-                life.ended_at = time.monotonic()
+                tracked_one.ended_at = time.monotonic()
                 statuses = sorted(answer.status for answer, _ in both)
                 self.tally.killed += 1
-                quiet = epoch == self.keeper.epoch and not self.was_struck(life)
+                quiet = epoch == self.keeper.epoch and not self.was_struck(tracked_one)
                 if statuses not in ([204, 404], [404, 404]) or (quiet and statuses != [204, 404]):
                     self.tally.problem("untrue", f"two kills of {sandbox.id} answered {both[0][0]} and {both[1][0]}")
             case Fate.PAUSE:
-                await self.pause(life, sandbox)
+                await self.pause(tracked_one, sandbox)
             case Fate.PAUSE_AND_RESUME:
-                await self.pause(life, sandbox)
-                await self.resume(life, sandbox)
-                await self.read_witness(life, sandbox)
+                await self.pause(tracked_one, sandbox)
+                await self.resume(tracked_one, sandbox)
+                await self.read_witness(tracked_one, sandbox)
             case Fate.HANG_UP_ON_EXEC:
                 try:
-                    await self.run(sandbox, "exec sleep 30", hang_up_after=0.01 + life.wish.delay)
+                    await self.run(sandbox, "exec sleep 30", hang_up_after=0.01 + tracked_one.planned.delay)
                 except wire.HungUp:
                     pass
 
-    async def kill(self, life: Life, sandbox: Sandbox) -> None:
-        life.end_asked = True
+    async def kill(self, tracked_one: TrackedSandbox, sandbox: Sandbox) -> None:
+        tracked_one.end_asked = True
         answer, again = await self.insist("DELETE", f"/sandboxes/{sandbox.id}", KILL)
-        life.ended_at = time.monotonic()
+        tracked_one.ended_at = time.monotonic()
         self.tally.killed += 1
-        if answer.status == 404 and (again or self.was_struck(life)):
+        if answer.status == 404 and (again or self.was_struck(tracked_one)):
             return
         if answer.status != 204:
             raise Refused(f"a kill of {sandbox.id} answered {answer}")
 
-    async def pause(self, life: Life, sandbox: Sandbox) -> None:
-        life.changing = True
+    async def pause(self, tracked_one: TrackedSandbox, sandbox: Sandbox) -> None:
+        tracked_one.changing = True
         answer, again = await self.insist("POST", f"/sandboxes/{sandbox.id}/pause", PAUSE)
         if answer.status == 409 and again and "paused already" in answer.error.get("message", ""):
             answer.status = 204
         if answer.status != 204:
             raise Refused(f"a pause of {sandbox.id} answered {answer}")
-        life.paused, life.changing = True, False
+        tracked_one.paused, tracked_one.changing = True, False
 
-    async def resume(self, life: Life, sandbox: Sandbox) -> None:
-        life.changing = True
+    async def resume(self, tracked_one: TrackedSandbox, sandbox: Sandbox) -> None:
+        tracked_one.changing = True
         answer, again = await self.insist(
             "POST", f"/v2/sandboxes/{sandbox.id}/connect", RESUME, {"timeout": LIFETIME}
         )
         if answer.status not in (200, 201) or (answer.status == 200 and not again):
             raise Refused(f"a resume of {sandbox.id} answered {answer}")
-        life.paused, life.changing = False, False
+        tracked_one.paused, tracked_one.changing = False, False
 
-    async def read_witness(self, life: Life, sandbox: Sandbox) -> None:
+    async def read_witness(self, tracked_one: TrackedSandbox, sandbox: Sandbox) -> None:
         found = await self.run(sandbox, READ_WITNESS)
-        if found != life.wish.witness:
-            self.tally.problem("lost", f"{sandbox.id}: its witness is {found!r}, not {life.wish.witness}")
+        if found != tracked_one.planned.witness:
+            self.tally.problem("lost", f"{sandbox.id}: its witness is {found!r}, not {tracked_one.planned.witness}")
 
-    def was_struck(self, life: Life) -> bool:
-        return life.sandbox is not None and life.sandbox.id in self.struck.sandboxes
+    def was_struck(self, tracked_one: TrackedSandbox) -> bool:
+        return tracked_one.sandbox is not None and tracked_one.sandbox.id in self.struck.sandboxes
 
 
 class Refused(Exception):

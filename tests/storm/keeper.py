@@ -12,8 +12,8 @@ from storm.tally import Tally
 from support.power import stopped
 from support.server import Server
 
-# From the kill to the first sign of life, with a thousand sandboxes to take up: what takes longer
-# counts as stuck, but a server that lives is waited for until the bound, and the storm goes on.
+# From the kill to the first sign of tracked_one, with a thousand sandboxes to take up: what takes longer
+# counts as stuck, but a server that tracked is waited for until the bound, and the storm goes on.
 SLOW_FROM = 60.0
 BACK_WITHIN = 180.0
 # The server's default, in MiB.

@@ -34,7 +34,7 @@ WEIGHTS = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlannedSandbox:
     """One create and what becomes of it."""
 
     number: int
@@ -71,7 +71,7 @@ class Blow:
 
 @dataclass(frozen=True)
 class Plan:
-    wishes: list[Wish]
+    sandboxes: list[PlannedSandbox]
     blows: list[Blow]
     # How many sandboxes the server keeps ready.
     warm: int
@@ -86,8 +86,8 @@ class Plan:
 def draw(seed: int, number: int, creates: int) -> Plan:
     dice = random.Random(f"storm {seed} {number}")
     fates = dice.choices(list(WEIGHTS), list(WEIGHTS.values()), k=creates)
-    wishes = [
-        Wish(
+    sandboxes = [
+        PlannedSandbox(
             number=each,
             fate=fate,
             keyed=dice.random() < 0.5,
@@ -115,4 +115,4 @@ def draw(seed: int, number: int, creates: int) -> Plan:
     room = max(4, int(creates * dice.uniform(0.4, 0.8))) if dice.random() < 0.3 else None
     # With dice of its own: the same storm with it and without.
     power_cut = random.Random(f"power cut {seed} {number}").randint(creates // 2, creates * 5 // 4)
-    return Plan(wishes, blows, dice.choice([0, 8]), kill_in_the_end, room, power_cut)
+    return Plan(sandboxes, blows, dice.choice([0, 8]), kill_in_the_end, room, power_cut)

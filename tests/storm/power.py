@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storm import wire
-from storm.client import KILL, LOOK, Client, Given, Life, Refused, end_reason
+from storm.client import KILL, LOOK, Client, Given, TrackedSandbox, Refused, end_reason
 from storm.judging import events_of, for_each, reasons_for
 from storm.keeper import Keeper, Unusable
 from storm.tally import Tally
@@ -49,14 +49,14 @@ class Cut:
 
     image: Path
     at: float
-    lives: list[Life]
+    tracked: list[TrackedSandbox]
     struck: set[str]
 
 
-async def cut_power(keeper: Keeper, disk: PowerDisk, lives: list[Life], struck: Struck) -> Cut:
+async def cut_power(keeper: Keeper, disk: PowerDisk, tracked: list[TrackedSandbox], struck: Struck) -> Cut:
     """Raises `NeverAtRest`, and then nothing has happened."""
     async with keeper.standing_still():
-        told = [replace(life) for life in lives if life.sandbox is not None]
+        told = [replace(tracked_one) for tracked_one in tracked if tracked_one.sandbox is not None]
         cut = Cut(disk.image.with_name("cut.img"), time.monotonic(), told, set(struck.sandboxes))
         await asyncio.to_thread(disk.copy, cut.image, AT_REST_WITHIN)
     return cut
@@ -75,8 +75,8 @@ class Check:
         """Afterwards the storm's server is there again. What was not kept is `told`."""
         began = time.monotonic()
         told.power_cuts += 1
-        told.told_of += len(self.cut.lives)
-        told.at_rest += sum(self._rested(life) for life in self.cut.lives)
+        told.told_of += len(self.cut.tracked)
+        told.at_rest += sum(self._was_paused(tracked_one) for tracked_one in self.cut.tracked)
         try:
             await self.keeper.stop()
             await asyncio.to_thread(self._change_disk, self.cut.image)
@@ -116,40 +116,40 @@ class Check:
     async def _look(self, before: set[str]) -> None:
         answers: dict[str, wire.Answer] = {}
 
-        async def ask(life: Life) -> None:
+        async def ask(tracked_one: TrackedSandbox) -> None:
             try:
-                answers[life.sandbox.id] = await self._told_of(life)
+                answers[tracked_one.sandbox.id] = await self._told_of(tracked_one)
             except (Given, Refused) as error:
-                self.tally.problem("untrue", f"{life.sandbox.id} cannot be asked for: {error!r}")
+                self.tally.problem("untrue", f"{tracked_one.sandbox.id} cannot be asked for: {error!r}")
 
-        await for_each(self.cut.lives, ask)
+        await for_each(self.cut.tracked, ask)
         after = await asyncio.to_thread(self._disks)
-        for life in self.cut.lives:
-            name = life.sandbox.id
+        for tracked_one in self.cut.tracked:
+            name = tracked_one.sandbox.id
             if name not in answers:
                 continue
             self.tally.after_cuts[became(answers[name])] += 1
-            if why := self.why_not_kept(life, answers[name], name in before, name in after):
-                self.tally.problem("lost", f"{name} of {life.name} ({life.wish.fate.value}) {why}")
-        there = [life for life in self.cut.lives if (found := answers.get(life.sandbox.id)) and found.status == 200]
-        promised = [life for life in there if self._rested(life)]
-        others = [life for life in there if not self._rested(life)]
+            if why := self.why_not_kept(tracked_one, answers[name], name in before, name in after):
+                self.tally.problem("lost", f"{name} of {tracked_one.name} ({tracked_one.planned.fate.value}) {why}")
+        there = [tracked_one for tracked_one in self.cut.tracked if (found := answers.get(tracked_one.sandbox.id)) and found.status == 200]
+        promised = [tracked_one for tracked_one in there if self._was_paused(tracked_one)]
+        others = [tracked_one for tracked_one in there if not self._was_paused(tracked_one)]
         await for_each(promised + random.sample(others, min(WOKEN, len(others))), self._wake)
 
-    async def _told_of(self, life: Life) -> wire.Answer:
+    async def _told_of(self, tracked_one: TrackedSandbox) -> wire.Answer:
         """The answer about a sandbox; its owner has heard the same by events."""
-        answer, _ = await self.client.insist("GET", f"/sandboxes/{life.sandbox.id}", LOOK)
-        if self._is_on_record(life):
+        answer, _ = await self.client.insist("GET", f"/sandboxes/{tracked_one.sandbox.id}", LOOK)
+        if self._is_on_record(tracked_one):
             reason = end_reason(answer)
-            told, heard = await events_of(self.client, life.sandbox)
+            told, heard = await events_of(self.client, tracked_one.sandbox)
             if heard != [("created", None)] + ([("killed", reason)] if reason else []):
-                self.tally.problem("untrue", f"{life.sandbox.id} is told as {answer}, and its events tell {heard}: {told}")
+                self.tally.problem("untrue", f"{tracked_one.sandbox.id} is told as {answer}, and its events tell {heard}: {told}")
         return answer
 
-    def why_not_kept(self, life: Life, answer: wire.Answer, had_disk: bool, has_disk: bool) -> str:
+    def why_not_kept(self, tracked_one: TrackedSandbox, answer: wire.Answer, had_disk: bool, has_disk: bool) -> str:
         """Empty if what was told of it is so, or what was not promised is told with a reason."""
-        struck = life.sandbox.id in self.cut.struck
-        ended = life.ended_at is not None and self._is_old(life.ended_at)
+        struck = tracked_one.sandbox.id in self.cut.struck
+        ended = tracked_one.ended_at is not None and self._is_old(tracked_one.ended_at)
         if answer.status == 200:
             state = answer.json()["state"]
             if ended:
@@ -159,13 +159,13 @@ class Check:
             # No process outlives the power.
             return "" if state == "paused" else f"is {state}"
         reason = end_reason(answer)
-        if answer.status == 404 and reason in reasons_for(life.end_asked, struck):
+        if answer.status == 404 and reason in reasons_for(tracked_one.end_asked, struck):
             return ""
         if ended:
             return f"was killed, and is told otherwise: {answer}"
-        if self._rested(life):
+        if self._was_paused(tracked_one):
             return f"was paused, and is gone: {answer}"
-        if answer.status == 404 and not self._is_on_record(life):
+        if answer.status == 404 and not self._is_on_record(tracked_one):
             return ""
         if had_disk and not has_disk:
             return f"has lost its disk: {answer}"
@@ -175,29 +175,29 @@ class Check:
             return "" if not had_disk else f"is told as lost, and there is its disk: {answer}"
         return f"is gone without a word: {answer}"
 
-    async def _wake(self, life: Life) -> None:
-        sandbox, rested = life.sandbox, self._rested(life)
+    async def _wake(self, tracked_one: TrackedSandbox) -> None:
+        sandbox, rested = tracked_one.sandbox, self._was_paused(tracked_one)
         try:
-            await self.client.resume(life, sandbox)
+            await self.client.resume(tracked_one, sandbox)
             if rested:
-                await self.client.read_witness(life, sandbox)
+                await self.client.read_witness(tracked_one, sandbox)
             else:
                 await self.client.run(sandbox, "true")
-            await self.client.kill(life, sandbox)
+            await self.client.kill(tracked_one, sandbox)
         except Given:
             pass
         except (Refused, wire.Cut) as refused:
-            self.tally.problem("stuck", f"{sandbox.id} of {life.name} is there, and of no use: {refused}")
+            self.tally.problem("stuck", f"{sandbox.id} of {tracked_one.name} is there, and of no use: {refused}")
 
     def _is_old(self, moment: float) -> bool:
         return self.cut.at - moment > ON_RECORD_WITHIN
 
-    def _is_on_record(self, life: Life) -> bool:
-        return life.told_at is not None and self._is_old(life.told_at)
+    def _is_on_record(self, tracked_one: TrackedSandbox) -> bool:
+        return tracked_one.told_at is not None and self._is_old(tracked_one.told_at)
 
-    def _rested(self, life: Life) -> bool:
+    def _was_paused(self, tracked_one: TrackedSandbox) -> bool:
         """It was paused, and nobody has touched it since."""
-        return life.paused and not life.changing and not life.end_asked and life.sandbox.id not in self.cut.struck
+        return tracked_one.paused and not tracked_one.changing and not tracked_one.end_asked and tracked_one.sandbox.id not in self.cut.struck
 
 
 def became(answer: wire.Answer) -> str:

@@ -19,7 +19,7 @@ from storm.client import (
     STARTED_TEMPLATE,
     Client,
     Given,
-    Life,
+    TrackedSandbox,
     Refused,
     Sandbox,
     end_reason,
@@ -45,7 +45,7 @@ class Round:
         self.plan = draw(seed, number, creates)
         self.tally, self.struck = Tally(), Struck()
         self.client = Client(keeper, self.tally, self.struck, crowded=self.plan.room is not None)
-        self.lives = [Life(wish, f"{number}-{wish.number}") for wish in self.plan.wishes]
+        self.tracked = [TrackedSandbox(planned, f"{number}-{planned.number}") for planned in self.plan.sandboxes]
         self.ended = 0
         self.cut: Cut | None = None
 
@@ -103,14 +103,14 @@ class Round:
         blows = [asyncio.create_task(self.strike(blow)) for blow in self.plan.blows]
         blows.append(asyncio.create_task(self.cut_power()))
 
-        async def one(life: Life) -> None:
-            creating = asyncio.create_task(self.client.live(life))
+        async def one(tracked_one: TrackedSandbox) -> None:
+            creating = asyncio.create_task(self.client.live(tracked_one))
             try:
                 await creating
             finally:
                 self.ended += 1
 
-        await asyncio.gather(*(one(life) for life in self.lives))
+        await asyncio.gather(*(one(tracked_one) for tracked_one in self.tracked))
         # Those that fall now have their creates behind them, and the server is up for what follows.
         await asyncio.gather(*blows)
         await self.keeper.is_up()
@@ -128,7 +128,7 @@ class Round:
         await self.has_come_to(self.plan.power_cut)
         if self.disk is not None:
             try:
-                self.cut = await cut_power(self.keeper, self.disk, self.lives, self.struck)
+                self.cut = await cut_power(self.keeper, self.disk, self.tracked, self.struck)
             except NeverAtRest as restless:
                 self.tally.remarks.append(f"the power is cut when all has settled: {restless}")
 
@@ -141,12 +141,12 @@ class Round:
             self.tally.problem("stuck", f"the power could not be cut: {self.tally.remarks[-1]}")
 
     async def has_come_to(self, creates: int) -> None:
-        while self.progress() < creates and self.ended < len(self.lives):
+        while self.progress() < creates and self.ended < len(self.tracked):
             await asyncio.sleep(0.005)
 
     def progress(self) -> int:
         """How many creates have come to an end, whatever became of their sandboxes."""
-        return sum(life.sandbox is not None or life.closed for life in self.lives)
+        return sum(tracked_one.sandbox is not None or tracked_one.closed for tracked_one in self.tracked)
 
     # What is there afterwards.
 
@@ -194,70 +194,70 @@ class Round:
             token = f"&nextToken={following}"
 
     async def look_at_all(self, listed: dict[str, dict[str, Any]]) -> None:
-        acknowledged = {life.sandbox.id: life for life in self.lives if life.sandbox}
+        acknowledged = {tracked_one.sandbox.id: tracked_one for tracked_one in self.tracked if tracked_one.sandbox}
         strays = [each for name, each in listed.items() if name not in acknowledged]
         self.count_strays(strays)
-        await for_each(acknowledged.values(), lambda life: self.look_at(life, life.sandbox, listed))
+        await for_each(acknowledged.values(), lambda tracked_one: self.look_at(tracked_one, tracked_one.sandbox, listed))
         await for_each(strays, self.look_at_stray)
         await self.look_with_sdk(list(acknowledged.values()))
 
     def count_strays(self, strays: list[dict[str, Any]]) -> None:
         """A create that was answered made one sandbox; one that was cut may have made one."""
-        lives = {life.name: life for life in self.lives}
+        tracked = {tracked_one.name: tracked_one for tracked_one in self.tracked}
         for name, count in Counter(each["metadata"].get("storm", "") for each in strays).items():
-            life = lives.get(name)
+            tracked_one = tracked.get(name)
             # With a key, a repeated request finds the sandbox of the first.
-            may = 0 if life is None else life.unknown
-            if life is not None and life.wish.keyed:
-                may = min(may, len(life.keys) - (life.sandbox is not None))
+            may = 0 if tracked_one is None else tracked_one.unknown
+            if tracked_one is not None and tracked_one.planned.keyed:
+                may = min(may, len(tracked_one.keys) - (tracked_one.sandbox is not None))
             if count > may:
                 self.tally.problem("leaked", f"{count} sandboxes of create {name!r} that nobody was told of, {may} may be")
 
-    async def look_at(self, life: Life, sandbox: Sandbox, listed: dict[str, dict[str, Any]]) -> None:
+    async def look_at(self, tracked_one: TrackedSandbox, sandbox: Sandbox, listed: dict[str, dict[str, Any]]) -> None:
         try:
-            if life.end_asked or sandbox.id in self.struck.sandboxes:
-                await self.look_at_ended(life, sandbox)
+            if tracked_one.end_asked or sandbox.id in self.struck.sandboxes:
+                await self.look_at_ended(tracked_one, sandbox)
             else:
-                await self.look_at_kept(life, sandbox, sandbox.id in listed)
+                await self.look_at_kept(tracked_one, sandbox, sandbox.id in listed)
         except Given:
             pass
         except Refused as refused:
-            self.tally.problem("untrue", f"{life.name}: {refused}")
+            self.tally.problem("untrue", f"{tracked_one.name}: {refused}")
 
-    async def look_at_kept(self, life: Life, sandbox: Sandbox, is_listed: bool) -> None:
+    async def look_at_kept(self, tracked_one: TrackedSandbox, sandbox: Sandbox, is_listed: bool) -> None:
         answer, _ = await self.client.insist("GET", f"/sandboxes/{sandbox.id}", LOOK)
-        what = f"{sandbox.id} of {life.name} ({life.wish.fate.value})"
+        what = f"{sandbox.id} of {tracked_one.name} ({tracked_one.planned.fate.value})"
         if answer.status != 200 or not is_listed:
             self.tally.problem("lost", f"{what}, listed: {is_listed}: {answer}")
             return
-        state, wanted = answer.json()["state"], "paused" if life.paused else "running"
-        if state != wanted and life.wish.fate in (Fate.PAUSE, Fate.PAUSE_AND_RESUME) and not self.tally.problems:
+        state, wanted = answer.json()["state"], "paused" if tracked_one.paused else "running"
+        if state != wanted and tracked_one.planned.fate in (Fate.PAUSE, Fate.PAUSE_AND_RESUME) and not self.tally.problems:
             self.tally.problem("untrue", f"{what} is {state} and should be {wanted}")
         told, heard = await events_of(self.client, sandbox)
         if heard != [("created", None)]:
             self.tally.problem("untrue", f"{what} is there, and its events tell {heard}: {told}")
         try:
             if state == "paused":
-                await self.client.resume(life, sandbox)
-            if life.witnessed:
-                await self.client.read_witness(life, sandbox)
+                await self.client.resume(tracked_one, sandbox)
+            if tracked_one.witnessed:
+                await self.client.read_witness(tracked_one, sandbox)
             else:
                 await self.client.run(sandbox, "true")
         except (Refused, wire.Cut) as refused:
             self.tally.problem("stuck", f"{what} does not answer: {refused}")
 
-    async def look_at_ended(self, life: Life, sandbox: Sandbox) -> None:
+    async def look_at_ended(self, tracked_one: TrackedSandbox, sandbox: Sandbox) -> None:
         """Gone with a reason; or, only struck and not killed, still there and answering."""
-        what = f"{sandbox.id} of {life.name} ({life.wish.fate.value})"
+        what = f"{sandbox.id} of {tracked_one.name} ({tracked_one.planned.fate.value})"
         end = time.monotonic() + SETTLES_WITHIN
         while True:
             answer, _ = await self.client.insist("GET", f"/sandboxes/{sandbox.id}", LOOK)
             if answer.status == 404:
-                kind, problem = await self.why_not_well_told(life, sandbox, answer)
-            elif life.end_asked or answer.status != 200:
+                kind, problem = await self.why_not_well_told(tracked_one, sandbox, answer)
+            elif tracked_one.end_asked or answer.status != 200:
                 kind, problem = "stuck", f"is still there after its kill: {answer}"
             else:
-                kind, problem = "stuck", await self.why_not_well(life, sandbox, answer)
+                kind, problem = "stuck", await self.why_not_well(tracked_one, sandbox, answer)
             if not problem:
                 return
             if time.monotonic() > end:
@@ -265,19 +265,19 @@ class Round:
                 return
             await asyncio.sleep(0.2)
 
-    async def why_not_well(self, life: Life, sandbox: Sandbox, answer: wire.Answer) -> str:
+    async def why_not_well(self, tracked_one: TrackedSandbox, sandbox: Sandbox, answer: wire.Answer) -> str:
         try:
             if answer.json()["state"] == "paused":
-                await self.client.resume(life, sandbox)
-            await self.client.run(sandbox, READ_WITNESS if life.witnessed else "true")
+                await self.client.resume(tracked_one, sandbox)
+            await self.client.run(sandbox, READ_WITNESS if tracked_one.witnessed else "true")
         except (Refused, wire.Cut) as refused:
             return f"was struck and neither ends nor answers: {refused}"
         return ""
 
-    async def why_not_well_told(self, life: Life, sandbox: Sandbox, answer: wire.Answer) -> tuple[str, str]:
+    async def why_not_well_told(self, tracked_one: TrackedSandbox, sandbox: Sandbox, answer: wire.Answer) -> tuple[str, str]:
         """One that is gone has a reason that the plan knows, and its events tell the same, each once."""
         reason = end_reason(answer)
-        allowed = reasons_for(life.end_asked, sandbox.id in self.struck.sandboxes)
+        allowed = reasons_for(tracked_one.end_asked, sandbox.id in self.struck.sandboxes)
         if reason not in allowed:
             return "lost", f"is reported as {reason!r}, not one of {sorted(allowed)}: {answer}"
         told, heard = await events_of(self.client, sandbox)
@@ -308,23 +308,23 @@ class Round:
                     return
             await asyncio.sleep(0.2)
 
-    async def look_with_sdk(self, lives: list[Life]) -> None:
-        untouched = [life for life in lives if life.witnessed and not life.end_asked and not self.client.was_struck(life)]
+    async def look_with_sdk(self, tracked: list[TrackedSandbox]) -> None:
+        untouched = [tracked_one for tracked_one in tracked if tracked_one.witnessed and not tracked_one.end_asked and not self.client.was_struck(tracked_one)]
         options = self.keeper.server.sdk
 
-        def look(life: Life) -> str:
-            assert life.sandbox is not None
-            sandbox = SdkSandbox.connect(life.sandbox.id, timeout=600, **options)
+        def look(tracked_one: TrackedSandbox) -> str:
+            assert tracked_one.sandbox is not None
+            sandbox = SdkSandbox.connect(tracked_one.sandbox.id, timeout=600, **options)
             return sandbox.commands.run(READ_WITNESS, timeout=30).stdout
 
-        for life in untouched[:BY_SDK]:
+        for tracked_one in untouched[:BY_SDK]:
             try:
-                found = await asyncio.to_thread(look, life)
+                found = await asyncio.to_thread(look, tracked_one)
             except Exception as error:  # whatever the client raises is what a user would get
-                self.tally.problem("stuck", f"the SDK cannot use {life.sandbox}: {error!r}")
+                self.tally.problem("stuck", f"the SDK cannot use {tracked_one.sandbox}: {error!r}")
                 continue
-            if found != life.wish.witness:
-                self.tally.problem("lost", f"the SDK read {found!r} as the witness of {life.sandbox}")
+            if found != tracked_one.planned.witness:
+                self.tally.problem("lost", f"the SDK read {found!r} as the witness of {tracked_one.sandbox}")
 
     # The end of all.
 

@@ -25,7 +25,7 @@ class Tally:
     server_kills: int = 0
     # Starts of the server that took too long, but came to an end. They count as stuck too.
     slow_starts: int = 0
-    # Cuts of the power, how many sandboxes clients had been told of by then, and were at rest; what became
+    # Cuts of the power, how many sandboxes clients had been told of by then, and were paused; what became
     # of them, and how long the looks took.
     power_cuts: int = 0
     told_of: int = 0

@@ -31,7 +31,7 @@ def test_a_sandbox_that_died_while_no_server_ran_is_reported_and_heard_of_as_die
         assert "no server was watching" in answer.json()["message"]
         (heard,) = api.get(f"/events/sandboxes/{died}", params={"types": "killed"}).json()
         assert heard["eventData"]["reason"] == "died"
-        assert {heard["eventData"]["sandbox_metadata"]["storm"]} == struck.wishes
+        assert {heard["eventData"]["sandbox_metadata"]["storm"]} == struck.names
         assert heard["eventData"]["execution"]["memory_mb"] > 0
         (left,) = api.get("/v2/sandboxes").json()
         assert left["sandboxID"] != died

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from storm.client import Life, Refused, Sandbox, end_reason, output
+from storm.client import TrackedSandbox, Refused, Sandbox, end_reason, output
 from storm.judging import reasons_for
-from storm.plan import Fate, Wish
+from storm.plan import Fate, PlannedSandbox
 from storm.rounds import Round
 from storm.tally import Tally
 from storm.victims import Struck
@@ -57,8 +57,8 @@ def told(reason, *heard, creations=1):
             return Answer(200, {}, events, 0.1), False
 
     judging = SimpleNamespace(struck=Struck(sandboxes={"i1"}), client=Client())
-    life, answer = Life(wish(keyed=False), "1-1"), gone(f"{text} (ended, {reason})" if reason else text)
-    return asyncio.run(Round.why_not_well_told(judging, life, Sandbox("i1", ""), answer))
+    tracked_one, answer = TrackedSandbox(planned(keyed=False), "1-1"), gone(f"{text} (ended, {reason})" if reason else text)
+    return asyncio.run(Round.why_not_well_told(judging, tracked_one, Sandbox("i1", ""), answer))
 
 
 def test_an_end_is_told_by_one_event_for_the_same_reason():
@@ -91,13 +91,13 @@ def test_a_command_that_did_not_end_well_has_no_output():
         output(stream(printed(b"half")) + stream({"error": {"code": "unavailable"}}, flag=2))
 
 
-def wish(keyed):
-    return Wish(number=1, fate=Fate.STAY, keyed=keyed, delay=0.1, witness="w", started=False)
+def planned(keyed):
+    return PlannedSandbox(number=1, fate=Fate.STAY, keyed=keyed, delay=0.1, witness="w", started=False)
 
 
-def strays_of(life, count):
-    judged = SimpleNamespace(lives=[life], tally=Tally())
-    Round.count_strays(judged, [{"metadata": {"storm": life.name}}] * count)
+def strays_of(tracked_one, count):
+    judged = SimpleNamespace(tracked=[tracked_one], tally=Tally())
+    Round.count_strays(judged, [{"metadata": {"storm": tracked_one.name}}] * count)
     return judged.tally.leaked
 
 
@@ -108,13 +108,13 @@ def strays_of(life, count):
     (True, 3, ["a", "b"], 2),
 ])  # fmt: skip
 def test_creates_leave_only_the_sandboxes_that_their_answers_allow(keyed, unknown, keys, may):
-    life = Life(wish(keyed), "1-1", unknown=unknown, keys=keys)
-    assert strays_of(life, may) == 0
-    assert strays_of(life, may + 1) == 1
+    tracked_one = TrackedSandbox(planned(keyed), "1-1", unknown=unknown, keys=keys)
+    assert strays_of(tracked_one, may) == 0
+    assert strays_of(tracked_one, may + 1) == 1
 
 
 def test_a_sandbox_of_no_known_create_is_a_leak():
-    life = Life(wish(keyed=False), "1-1")
-    judged = SimpleNamespace(lives=[life], tally=Tally())
+    tracked_one = TrackedSandbox(planned(keyed=False), "1-1")
+    judged = SimpleNamespace(tracked=[tracked_one], tally=Tally())
     Round.count_strays(judged, [{"metadata": {}}])
     assert judged.tally.leaked == 1

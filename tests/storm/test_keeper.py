@@ -1,4 +1,4 @@
-"""How long a storm waits for its server: as long as it lives, up to a bound, and a slow one counts as stuck."""
+"""How long a storm waits for its server: as long as it tracked, up to a bound, and a slow one counts as stuck."""
 
 import asyncio
 from types import SimpleNamespace

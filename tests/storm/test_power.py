@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from storm.client import Life, Sandbox
-from storm.plan import Fate, Wish
+from storm.client import TrackedSandbox, Sandbox
+from storm.plan import Fate, PlannedSandbox
 from storm.power import Check, Cut
 from storm.wire import Answer
 
@@ -35,11 +35,11 @@ BROKEN = gone(code="sandbox_broken")
 
 
 def judged(told, answer, had_disk=True, has_disk=True, struck=False):
-    wish = Wish(number=1, fate=Fate.STAY, keyed=False, delay=0.1, witness="w", started=False)
-    life = Life(wish, "1-1", sandbox=Sandbox("i1", ""), **told)
-    cut = Cut(Path("cut.img"), CUT, [life], {"i1"} if struck else set())
+    planned = PlannedSandbox(number=1, fate=Fate.STAY, keyed=False, delay=0.1, witness="w", started=False)
+    tracked_one = TrackedSandbox(planned, "1-1", sandbox=Sandbox("i1", ""), **told)
+    cut = Cut(Path("cut.img"), CUT, [tracked_one], {"i1"} if struck else set())
     keeper = SimpleNamespace(server=SimpleNamespace(key="k"))
-    return Check(keeper, None, cut).why_not_kept(life, answer, had_disk, has_disk)
+    return Check(keeper, None, cut).why_not_kept(tracked_one, answer, had_disk, has_disk)
 
 
 @pytest.mark.parametrize("told", [RUNNING, JUST_MADE, PAUSED, PAUSING, RESUMING, BEING_KILLED, JUST_KILLED])

@@ -54,7 +54,7 @@ def test_a_seed_gives_the_same_plan_again_and_another_seed_another():
 
 def test_a_plan_of_a_thousand_has_every_fate_and_every_target():
     plan = draw(1, 1, 1000)
-    assert {wish.fate for wish in plan.wishes} == set(Fate)
+    assert {planned.fate for planned in plan.sandboxes} == set(Fate)
     assert {blow.target for blow in plan.blows} == set(Target)
     assert [blow.after for blow in plan.blows] == sorted(blow.after for blow in plan.blows)
     assert all(blow.after <= 1000 for blow in plan.blows)

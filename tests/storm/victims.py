@@ -18,7 +18,7 @@ class Struck:
 
     sandboxes: set[str] = field(default_factory=set)
     # Of creates, as their metadata tells them.
-    wishes: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
 
 def strike_first_process(server: Server, struck: Struck, dice: random.Random) -> bool:
@@ -59,7 +59,7 @@ def strike(server: Server, struck: Struck, sandbox: str, pid: int) -> bool:
         if f"soulbox-{tag_of(server)}" not in read(f"/proc/{pid}/cgroup"):
             return False
         struck.sandboxes.add(sandbox)
-        struck.wishes.add(wish_of(server.data / "sandboxes" / sandbox))
+        struck.names.add(wish_of(server.data / "sandboxes" / sandbox))
         signal.pidfd_send_signal(process, signal.SIGKILL)
         return True
     except ProcessLookupError:

@@ -72,7 +72,7 @@ impl Cgroup {
     }
 
     /// Asks the kernel to take back what the group can do without: page cache and, where there is
-    /// swap, idle memory. Takes as long as that takes; meant for groups at rest.
+    /// swap, idle memory. Takes as long as that takes; meant for frozen groups.
     pub fn reclaim_memory(&self) -> Result<()> {
         let Some(hierarchy) = self.hierarchy_of(Controller::Memory) else {
             return Ok(());

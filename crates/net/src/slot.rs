@@ -105,7 +105,7 @@ pub(crate) struct SlotTable {
 
 #[derive(Debug)]
 struct TableState {
-    /// Oldest first, so that an address rests as long as possible before its next owner.
+    /// Oldest first, so that an address stays unused as long as possible before its next owner.
     free: VecDeque<u32>,
     leaving: BTreeSet<u32>,
     /// Those that may have connections in the kernel's table.

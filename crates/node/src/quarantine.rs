@@ -40,7 +40,7 @@ const GONE: &str = "gone";
 pub(crate) struct Quarantine {
     path: PathBuf,
     broken: Mutex<BTreeMap<SandboxId, Broken>>,
-    /// One recovery or removal at a time: they are seldom, and two of one sandbox must not meet.
+    /// One recovery or removal at a time: they are rare, and two of one sandbox must not meet.
     lock: tokio::sync::Mutex<()>,
 }
 

@@ -57,7 +57,7 @@ fn any_text_is_read_or_refused_but_never_panics() {
         "FROM", " x", "\n", "RUN", "<<", "E", "\\", "\"", "'", "$", "{", "}", ":-", "[", "]",
         "COPY", "ENV", "=", "#", "é", "\r", "\t", "ARG", "--", "FROM x\n", "`",
     ];
-    // A small generator is enough: what matters is that all neighbours meet.
+    // A small generator is enough: what matters is that all pairs occur.
     let mut state = 42_u64;
     for _ in 0..20_000 {
         let mut text = String::new();

@@ -238,7 +238,7 @@ fn other_architectures_and_unknown_calls_get_nowhere() {
 #[test]
 fn a_program_longer_than_a_jump_is_reached_all_the_same() {
     use rules::{Action, Decision, Range};
-    // Every number decides otherwise than its neighbours.
+    // Every number decides otherwise than the numbers beside it.
     let ranges: Vec<Range> = (0..2000)
         .map(|first| Range {
             first,

@@ -1,4 +1,4 @@
-//! Places, and limits that were promised.
+//! Room for sandboxes, and limits that were promised.
 
 use soulbox_types::{PauseMode, SandboxId, SandboxSpec, SandboxState};
 

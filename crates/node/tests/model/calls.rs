@@ -9,7 +9,7 @@ use soulbox_types::{
 };
 
 use crate::{
-    Life, Model,
+    Model, ServerRun,
     known::{Create, Known, Told},
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 impl Model {
-    pub(crate) fn call(&mut self, life: &mut Life) {
+    pub(crate) fn call(&mut self, run: &mut ServerRun) {
         let ids: Vec<_> = self.known.keys().cloned().collect();
         // Those that are being made or deleted have no use for anybody.
         let there = self.snapshots.iter().filter(|(_, is)| **is == Some(true));
@@ -67,8 +67,8 @@ impl Model {
         };
         self.note(&format!("{id}: {}", short(&call)));
         self.expect(&id, &call);
-        let node = Arc::clone(&life.node);
-        life.calls.spawn(async move {
+        let node = Arc::clone(&run.node);
+        run.calls.spawn(async move {
             let result = match call.clone() {
                 Call::Create(spec) => node.create(*spec).await.map(drop),
                 Call::Pause(keep) => node.pause(&id, keep).await,
@@ -84,13 +84,13 @@ impl Model {
 
     fn deadline(&self) -> UnixMillis {
         let soon = self.dice.one_in(10);
-        let life = if soon {
+        let run = if soon {
             Duration::from_millis(1 + self.dice.next() % 3)
         } else {
             // Each is another one, so that they can be told apart.
             LONG + Duration::from_millis(self.dice.next() % 1_000_000)
         };
-        UnixMillis::now().plus(life)
+        UnixMillis::now().plus(run)
     }
 
     fn spec(&self, snapshot: Option<TemplateId>) -> SandboxSpec {

@@ -65,7 +65,7 @@ pub(crate) struct Known {
     pub(crate) rebooted: bool,
     /// It could not be paused when its time was over, and got more. The next start does not know.
     postponed: bool,
-    /// Events of this life of the server.
+    /// Events of this run of the server.
     pub(crate) ends: Vec<EndReason>,
 }
 

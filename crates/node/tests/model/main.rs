@@ -38,7 +38,7 @@ use known::{Create, Known, Told};
 use world::{ModelRuntime, World};
 
 const STEPS: usize = 100_000;
-/// Of a life of the server, at most.
+/// Of a run of the server, at most.
 const LIFE: usize = 400;
 /// Real time, far more than anything takes.
 const QUIET_WITHIN: Duration = Duration::from_secs(30);
@@ -58,8 +58,8 @@ struct Model {
     crashes: usize,
 }
 
-/// One life of the server.
-struct Life {
+/// One run of the server.
+struct ServerRun {
     node: Arc<LocalNode>,
     events: broadcast::Receiver<NodeEvent>,
     calls: JoinSet<Answer>,
@@ -77,9 +77,9 @@ fn what_is_told_is_what_is_whatever_happens() {
     let mut model = Model::new(seed);
     let mut left = steps;
     while left > 0 {
-        let life = (1 + model.dice.below(LIFE)).min(left);
-        left -= life;
-        model.live(life);
+        let run = (1 + model.dice.below(LIFE)).min(left);
+        left -= run;
+        model.live(run);
     }
     println!(
         "{} times quiet, {} restarts after a crash",
@@ -114,13 +114,13 @@ impl Model {
             .build()
             .unwrap();
         let whole = runtime.block_on(async {
-            let mut life = self.start().await;
-            self.get_quiet(&mut life).await;
+            let mut run = self.start().await;
+            self.get_quiet(&mut run).await;
             for _ in 0..steps {
-                self.step(&mut life).await;
+                self.step(&mut run).await;
             }
             if self.dice.one_in(2) {
-                self.get_quiet(&mut life).await;
+                self.get_quiet(&mut run).await;
             }
             self.dice.one_in(8)
         });
@@ -140,7 +140,7 @@ impl Model {
         self.mend();
     }
 
-    async fn start(&mut self) -> Life {
+    async fn start(&mut self) -> ServerRun {
         let path = |name: &str| -> PathBuf { self.disk.path().join(name) };
         let templates = Templates::open(path("builds")).unwrap();
         templates.set_own(base());
@@ -162,16 +162,16 @@ impl Model {
         };
         let runtime = Arc::new(ModelRuntime(Arc::clone(&self.world)));
         let node = LocalNode::open(config, runtime).await.unwrap();
-        Life {
+        ServerRun {
             events: node.events(),
             node,
             calls: JoinSet::new(),
         }
     }
 
-    async fn step(&mut self, life: &mut Life) {
+    async fn step(&mut self, run: &mut ServerRun) {
         match self.dice.below(100) {
-            0..70 => self.call(life),
+            0..70 => self.call(run),
             70..76 => self.kill_processes(),
             76..80 => self.break_something(),
             80..84 => self.mend(),
@@ -180,13 +180,13 @@ impl Model {
                     tokio::task::yield_now().await;
                 }
             }
-            _ => self.get_quiet(life).await,
+            _ => self.get_quiet(run).await,
         }
         if self.dice.one_in(3) {
             // A thread has time to finish what it writes.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        self.listen(life);
+        self.listen(run);
     }
 
     fn kill_processes(&mut self) {
@@ -226,11 +226,11 @@ impl Model {
     }
 
     /// Answers and events that have come.
-    fn listen(&mut self, life: &mut Life) {
-        while let Some(answer) = life.calls.try_join_next() {
+    fn listen(&mut self, run: &mut ServerRun) {
+        while let Some(answer) = run.calls.try_join_next() {
             self.take(answer.unwrap());
         }
-        while let Ok(event) = life.events.try_recv() {
+        while let Ok(event) = run.events.try_recv() {
             if let NodeEvent::Ended { id, reason, .. } = event {
                 self.note(&format!("{id} ended: {}", reason.as_str()));
                 if let Some(known) = self.known.get_mut(&id) {
@@ -241,16 +241,16 @@ impl Model {
     }
 
     /// With nothing broken any more, everything is answered and ends as it should be.
-    async fn get_quiet(&mut self, life: &mut Life) {
+    async fn get_quiet(&mut self, run: &mut ServerRun) {
         self.mend();
         let begun = Instant::now();
-        while !life.calls.is_empty() {
-            self.listen(life);
+        while !run.calls.is_empty() {
+            self.listen(run);
             self.breathe(begun, "calls that are not answered").await;
         }
         loop {
-            self.listen(life);
-            match self.look(life).await {
+            self.listen(run);
+            match self.look(run).await {
                 Ok(()) => break,
                 Err(wrong) => self.breathe(begun, &wrong).await,
             }
@@ -269,11 +269,11 @@ impl Model {
     }
 
     /// Compares what is told with what is and with what was answered.
-    async fn look(&mut self, life: &Life) -> Result<(), String> {
+    async fn look(&mut self, run: &ServerRun) -> Result<(), String> {
         if let Some(wrong) = self.world.wrongs().first() {
             self.fail(wrong);
         }
-        let ends: HashMap<_, _> = life
+        let ends: HashMap<_, _> = run
             .node
             .unrecorded_ends()
             .await
@@ -282,7 +282,7 @@ impl Model {
             .collect();
         let mut gone = Vec::new();
         for (id, known) in &self.known {
-            let told = Told::by(&*life.node, id);
+            let told = Told::by(&*run.node, id);
             let told = told.ok_or_else(|| format!("{id} is in no state"))?;
             self.compare_with_truth(id, known, told)?;
             if !known.may_be(told) {
@@ -291,7 +291,7 @@ impl Model {
                     known.may_be
                 ));
             }
-            let deadline = life.node.get(id).map(|status| status.spec.deadline);
+            let deadline = run.node.get(id).map(|status| status.spec.deadline);
             if told == Told::Running && deadline.is_some_and(|end| end <= UnixMillis::now()) {
                 return Err(format!("{id} runs past its deadline"));
             }
@@ -302,14 +302,14 @@ impl Model {
                 return Err(format!("{id} has ended and is {told:?}"));
             }
         }
-        for status in life.node.list() {
+        for status in run.node.list() {
             if !self.known.contains_key(&status.spec.id) {
                 return Err(format!("nobody asked for {}", status.spec.id));
             }
         }
-        self.look_at_snapshots(life)?;
+        self.look_at_snapshots(run)?;
         for (id, known) in &mut self.known {
-            if let (Some(told), Some(status)) = (Told::by(&*life.node, id), life.node.get(id)) {
+            if let (Some(told), Some(status)) = (Told::by(&*run.node, id), run.node.get(id)) {
                 let deadline = status.spec.deadline;
                 let moved = known.is_expired() || known.disturbed || known.calls > 1;
                 if !moved && !known.deadlines.contains(&deadline) {
@@ -320,7 +320,7 @@ impl Model {
         }
         for id in gone {
             self.known.remove(&id);
-            life.node.forget_end(&id).await;
+            run.node.forget_end(&id).await;
         }
         Ok(())
     }
@@ -391,8 +391,8 @@ impl Model {
         }
     }
 
-    fn look_at_snapshots(&mut self, life: &Life) -> Result<(), String> {
-        let there: Vec<_> = life.node.snapshots().into_iter().map(|s| s.id).collect();
+    fn look_at_snapshots(&mut self, run: &ServerRun) -> Result<(), String> {
+        let there: Vec<_> = run.node.snapshots().into_iter().map(|s| s.id).collect();
         for (id, must_be) in &mut self.snapshots {
             let is = there.contains(id);
             if must_be.is_some_and(|must| must != is) {

@@ -95,7 +95,7 @@ fn table(sandboxes: &[ListedSandbox], now: Timestamp) -> Columns {
     columns
 }
 
-/// A sandbox at rest has no end: its clock stands still.
+/// A paused sandbox has no end: its clock stands still.
 fn end(sandbox: &ListedSandbox, now: Timestamp) -> String {
     match sandbox.state.as_str() {
         "paused" => "-".to_owned(),

@@ -44,13 +44,13 @@ proptest! {
     ) {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         match CopyRequest::parse(Some(&query)) {
-            Ok(wish) => {
-                prop_assert!(wish.mode.is_none_or(|mode| mode <= 0o7777));
+            Ok(request) => {
+                prop_assert!(request.mode.is_none_or(|mode| mode <= 0o7777));
                 let nobody = |ownership| match ownership {
                     Ownership::All { uid, gid } => uid == u32::MAX || gid == u32::MAX,
                     Ownership::Kept => false,
                 };
-                prop_assert!(!nobody(wish.ownership));
+                prop_assert!(!nobody(request.ownership));
             }
             Err(error) => prop_assert!(matches!(error, Error::Move(_))),
         }
