@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
-use super::frame;
+use super::frame as framed;
 use super::{Envd, Messages, encode, process::selector};
 use crate::{Error, Result, transport::Body};
 
@@ -100,7 +100,7 @@ fn data(kind: InputKind, chunk: &[u8]) -> Result<Bytes> {
 }
 
 fn frame(message: &Value) -> Result<Bytes> {
-    frame(&encode(message)?)
+    framed(&encode(message)?)
 }
 
 impl Input {

@@ -149,46 +149,6 @@ async fn what_never_came_to_be_ends_without_an_event() {
     }
 }
 
-fn row_of(spec: &SandboxSpec) -> SandboxRow {
-    SandboxRow {
-        id: spec.id.clone(),
-        tenant: spec.tenant.clone(),
-        template: spec.template.clone(),
-        metadata: BTreeMap::new(),
-        created_at: spec.created_at,
-        end: None,
-    }
-}
-
-async fn record(world: &World, spec: &SandboxSpec) {
-    let store = store(world.folder.path()).await;
-    store.insert_sandbox(&row_of(spec)).await.unwrap();
-}
-
-fn stray(tenant: TenantId) -> SandboxSpec {
-    SandboxSpec {
-        id: SandboxId::random(),
-        tenant,
-        tier: soulbox_types::Tier::default(),
-        template: "basebasebasebasebase".parse().unwrap(),
-        build: None,
-        purpose: soulbox_types::Purpose::User,
-        alias: None,
-        limits: Limits::default(),
-        env: BTreeMap::new(),
-        metadata: BTreeMap::new(),
-        network: NetworkPolicy::default(),
-        lifecycle: soulbox_types::Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
-        access_token: None,
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: UnixMillis::now(),
-        deadline: UnixMillis::now().plus(DAY),
-    }
-}
-
 #[tokio::test]
 async fn a_sandbox_without_a_row_is_recorded_for_a_known_tenant_and_destroyed_otherwise() {
     let mut world = world().await;

@@ -156,3 +156,43 @@ pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool)
         .await
         .expect(what);
 }
+
+pub(crate) fn stray(tenant: TenantId) -> SandboxSpec {
+    SandboxSpec {
+        id: SandboxId::random(),
+        tenant,
+        tier: soulbox_types::Tier::default(),
+        template: "basebasebasebasebase".parse().unwrap(),
+        build: None,
+        purpose: soulbox_types::Purpose::User,
+        alias: None,
+        limits: Limits::default(),
+        env: BTreeMap::new(),
+        metadata: BTreeMap::new(),
+        network: NetworkPolicy::default(),
+        lifecycle: soulbox_types::Lifecycle::default(),
+        snapshot: None,
+        volumes: Vec::new(),
+        access_token: None,
+        traffic_token: None,
+        node_token: Secret::random(),
+        created_at: UnixMillis::now(),
+        deadline: UnixMillis::now().plus(DAY),
+    }
+}
+
+pub(crate) fn row_of(spec: &SandboxSpec) -> SandboxRow {
+    SandboxRow {
+        id: spec.id.clone(),
+        tenant: spec.tenant.clone(),
+        template: spec.template.clone(),
+        metadata: BTreeMap::new(),
+        created_at: spec.created_at,
+        end: None,
+    }
+}
+
+pub(crate) async fn record(world: &World, spec: &SandboxSpec) {
+    let store = store(world.folder.path()).await;
+    store.insert_sandbox(&row_of(spec)).await.unwrap();
+}

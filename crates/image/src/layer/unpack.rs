@@ -298,7 +298,14 @@ impl<R: Read> Unpacker<R> {
             return Ok(());
         }
         self.tree.clear(parent, name, false)?;
-        rustix::fs::linkat(&directory, file, parent, name, AtFlags::empty()).map_err(failed(entry))
+        match rustix::fs::linkat(&directory, file, parent, name, AtFlags::empty()) {
+            // It went with the directory whose place the link was to take.
+            Err(Errno::NOENT) => Err(refused(
+                entry,
+                "it is a hard link to something in the directory that it replaces",
+            )),
+            linked => linked.map_err(failed(entry)),
+        }
     }
 
     fn fifo(

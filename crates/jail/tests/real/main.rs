@@ -11,23 +11,11 @@ mod support;
 
 use std::{
     fs,
-    ops::Deref,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
-use parking_lot::Mutex;
-use soulbox_cgroup::Manager;
-use soulbox_jail::Jail;
-use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial};
-use soulbox_runtime::{Adopted, Disk, Error, NewSandbox, Origin, Running, Runtime};
-use soulbox_template::Template;
-use soulbox_types::{
-    ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
-    guest::OverlaySpec,
-};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use soulbox_runtime::{Adopted, Disk, Error, Origin, Runtime};
+use soulbox_types::{ENVD_PORT, Limits, SandboxSpec};
 
 use support::*;

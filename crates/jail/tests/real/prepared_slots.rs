@@ -2,28 +2,6 @@
 
 use super::*;
 
-/// The id of a prepared slot, as soon as there is one.
-async fn reserve(jail: &Opened) -> soulbox_types::SandboxId {
-    let found = tokio::time::timeout(Duration::from_secs(30), async {
-        loop {
-            if let Some(id) = jail.reserve() {
-                return id;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    found.await.unwrap()
-}
-
-fn spec_with(fixture: &Fixture, id: soulbox_types::SandboxId) -> SandboxSpec {
-    let spec = SandboxSpec {
-        id,
-        ..fixture.spec()
-    };
-    fs::create_dir_all(fixture.path().join("sandboxes").join(spec.id.as_str())).unwrap();
-    spec
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_takes_the_prepared_slot_of_its_id() {
     let Some(fixture) = Fixture::new() else {

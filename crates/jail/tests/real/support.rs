@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use soulbox_cgroup::Manager;
 use soulbox_jail::Jail;
 use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial};
-use soulbox_runtime::{Adopted, Disk, Error, NewSandbox, Origin, Running, Runtime};
+use soulbox_runtime::{Disk, Error, NewSandbox, Origin, Running, Runtime};
 use soulbox_template::Template;
 use soulbox_types::{
     ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
@@ -323,4 +323,26 @@ pub(crate) async fn run(jail: &Opened, spec: &SandboxSpec, script: &str) -> Stri
     assert!(answer.contains("exit status 0"), "{answer}");
     let answer = ask(jail, spec, "GET /files?path=/root/out", "").await;
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// The id of a prepared slot, as soon as there is one.
+pub(crate) async fn reserve(jail: &Opened) -> soulbox_types::SandboxId {
+    let found = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            if let Some(id) = jail.reserve() {
+                return id;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    found.await.unwrap()
+}
+
+pub(crate) fn spec_with(fixture: &Fixture, id: soulbox_types::SandboxId) -> SandboxSpec {
+    let spec = SandboxSpec {
+        id,
+        ..fixture.spec()
+    };
+    fs::create_dir_all(fixture.path().join("sandboxes").join(spec.id.as_str())).unwrap();
+    spec
 }

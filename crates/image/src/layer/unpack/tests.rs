@@ -160,7 +160,7 @@ fn error(archive: TarBuilder) -> String {
 }
 
 #[test]
-fn names_that_no_disk_takes_are_the_archives_fault() {
+fn what_no_disk_takes_is_the_archives_fault() {
     let long = "x".repeat(300);
     for (archive, name) in [
         (
@@ -172,6 +172,10 @@ fn names_that_no_disk_takes_are_the_archives_fault() {
                 .pax(&[("path", long.as_bytes())])
                 .file("x", "x"),
             "too long",
+        ),
+        (
+            TarBuilder::default().file("a/b", "x").hard_link("a", "a/b"),
+            "in the directory that it replaces",
         ),
     ] {
         let error = Layer::new().unpack(&archive.end()).unwrap_err();
