@@ -168,7 +168,7 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Respon
 /// Who reads the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Somebody with a browser, who gets a page.
+    /// A user with a browser, who gets a page.
     Person,
     Program,
 }

@@ -8,7 +8,7 @@
 //!   window
 //!
 //! Timeouts, whether the server is full or not: TLS handshake, first request, idle between two
-//! requests, write. Whoever reads the body of a request bounds that by itself.
+//! requests, write. Handlers limit the time for reading the body of a request.
 
 mod handler;
 mod limiter;

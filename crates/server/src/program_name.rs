@@ -69,15 +69,15 @@ mod tests {
         fs::write(&own, "this").unwrap();
         symlink(&own, linked.join(NAME)).unwrap();
         fs::write(foreign.join(NAME), "another").unwrap();
-        let told = |search: &[&Path]| {
+        let shown = |search: &[&Path]| {
             let search = std::env::join_paths(search).unwrap();
             name(&own, &own, &search)
         };
         let path = own.display().to_string();
-        assert_eq!(told(&[&built]), NAME);
-        assert_eq!(told(&[&dir.path().join("missing"), &linked]), NAME);
-        assert_eq!(told(&[&foreign, &built]), path);
-        assert_eq!(told(&[]), path);
+        assert_eq!(shown(&[&built]), NAME);
+        assert_eq!(shown(&[&dir.path().join("missing"), &linked]), NAME);
+        assert_eq!(shown(&[&foreign, &built]), path);
+        assert_eq!(shown(&[]), path);
     }
 
     #[test]
@@ -86,12 +86,12 @@ mod tests {
         let (own, link) = (dir.path().join("program"), dir.path().join("it's"));
         fs::write(&own, "this").unwrap();
         symlink(&own, &link).unwrap();
-        let told = |started_as: &Path| name(&own, started_as, OsStr::new(""));
+        let shown = |started_as: &Path| name(&own, started_as, OsStr::new(""));
         let quoted = format!("'{}/it'\\''s'", dir.path().display());
-        assert_eq!(told(&link), quoted);
+        assert_eq!(shown(&link), quoted);
         // A bare name or one that leads elsewhere by now says nothing.
         for other in ["program", "./elsewhere"] {
-            assert_eq!(told(Path::new(other)), own.display().to_string());
+            assert_eq!(shown(Path::new(other)), own.display().to_string());
         }
     }
 }

@@ -299,7 +299,7 @@ mod tests {
         let old = make(".soulbox-doctor-cccccc", "trial");
         let text = r#"{"tag":"fffe","range":"10.255.240.0/20"}"#;
         std::fs::write(old.join("trial/instance.json"), text).unwrap();
-        // Somebody's data folder, and a name alone.
+        // A data folder of a user, and only the name.
         let data = make(".soulbox-doctor-dddddd", "sandboxes");
         std::fs::write(data.join("instance.json"), text).unwrap();
         let other = make("soulbox", "trial");

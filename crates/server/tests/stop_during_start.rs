@@ -74,8 +74,8 @@ fn config(data_dir: &Path) -> Option<Config> {
 /// Stops the server when `holds`; also when it never does, so that this leaves nothing either.
 async fn serve_until(config: &Config, what: &str, holds: impl FnMut() -> bool) {
     let mut held = false;
-    let nobody = ServiceManager::at(None);
-    let served = serve(config.clone(), &nobody, async {
+    let no_manager = ServiceManager::at(None);
+    let served = serve(config.clone(), &no_manager, async {
         held = until(holds).await;
     });
     let ended = tokio::time::timeout(MOMENT + STOP, served).await;

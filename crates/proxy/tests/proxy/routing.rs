@@ -119,7 +119,7 @@ async fn a_closed_port_is_a_502_after_about_a_second_of_patience() {
 #[tokio::test]
 async fn a_server_that_starts_to_listen_a_little_late_is_reached() {
     let world = world().await;
-    // The port is known but closed: dialling is refused until somebody listens there.
+    // The port is known but closed: dialling is refused until a server listens there.
     let reserved = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = reserved.local_addr().unwrap();
     drop(reserved);

@@ -65,7 +65,7 @@ fn a_variable_wins_over_the_file_and_a_flag_over_the_variable() {
         let output = std::process::Command::new(exe)
             .args([
                 "--exact",
-                "config::tests::prints_what_it_is_told",
+                "config::tests::prints_the_resulting_options",
                 "--nocapture",
                 "--ignored",
             ])
@@ -76,15 +76,15 @@ fn a_variable_wins_over_the_file_and_a_flag_over_the_variable() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let told = run(&[]);
-    assert!(told.contains("pool=2 max=10"), "{told}");
-    let told = run(&["--pool", "3"]);
-    assert!(told.contains("pool=3 max=10"), "{told}");
+    let output = run(&[]);
+    assert!(output.contains("pool=2 max=10"), "{output}");
+    let output = run(&["--pool", "3"]);
+    assert!(output.contains("pool=3 max=10"), "{output}");
 }
 
 #[test]
 #[ignore = "a helper of the test above, run in a process of its own"]
-fn prints_what_it_is_told() {
+fn prints_the_resulting_options() {
     let flags = std::env::var("TEST_FLAGS").unwrap_or_default();
     let cli = Cli::parse_from(std::iter::once("soulbox").chain(flags.split_whitespace()));
     let config = Config::try_from(cli.serve).unwrap();

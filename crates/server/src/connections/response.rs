@@ -1,4 +1,4 @@
-//! A response on its way to the client: it keeps the connection busy until its body has been handed
+//! A response that is sent to the client: it keeps the connection busy until its body has been handed
 //! over.
 //!
 //! Over HTTP/2 a client takes bytes by giving window, and hyper polls for the next chunk when there is
@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{limiter::InFlight, streams};
 
-/// Of a frame in HTTP/2. Larger ones would make a slow client look like one that takes nothing.
-const MAX_CHUNK: usize = 16 << 10;
+/// A larger chunk would make a slow client look like one that takes nothing.
+const MAX_CHUNK: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct ResponseBody {

@@ -50,10 +50,10 @@ struct Validity {
 
 impl Validity {
     /// From a day ago: the clocks of clients differ.
-    fn starting(now: SystemTime, life: Duration) -> Self {
+    fn starting(now: SystemTime, lifetime: Duration) -> Self {
         Self {
             from: seconds(now - DAY),
-            until: seconds(now + life),
+            until: seconds(now + lifetime),
         }
     }
 

@@ -75,7 +75,7 @@ pub(super) struct Table {
     new: BTreeMap<u64, u64>,
     /// Idle connections, least recently used first.
     idle: BTreeMap<u64, u64>,
-    /// Idle connections that were told to close.
+    /// Idle connections that are being closed.
     closing: BTreeSet<u64>,
     per_client: HashMap<IpAddr, usize>,
     /// While descriptors are scarce, the number of connections does not grow beyond this.
@@ -86,7 +86,7 @@ pub(super) struct Table {
 
 impl Table {
     /// A connection was accepted. The kernel gives out the lowest free descriptor, so its number
-    /// tells how many are in use.
+    /// is about how many are in use.
     pub(super) fn arrive(&mut self, descriptor: u64, limits: &ConnectionLimits) {
         if descriptor < limits.max_descriptors {
             self.ceiling = None;

@@ -33,11 +33,11 @@ fn from(last: u8) -> IpAddr {
     Ipv4Addr::new(192, 0, 2, last).into()
 }
 
-fn is_told_to_close(permit: &ConnectionPermit) -> bool {
+fn is_to_close(permit: &ConnectionPermit) -> bool {
     permit.handle().close().is_cancelled()
 }
 
-/// Connects while those of the others that are told to close do so.
+/// Connects, and closes those of the others that are to be closed.
 async fn replace(
     limiter: &ConnectionLimiter,
     address: IpAddr,
@@ -48,7 +48,7 @@ async fn replace(
         tokio::select! {
             biased;
             permit = permit.as_mut() => return permit,
-            () = tokio::time::sleep(Duration::from_millis(1)) => others.retain(|other| !is_told_to_close(other)),
+            () = tokio::time::sleep(Duration::from_millis(1)) => others.retain(|other| !is_to_close(other)),
         }
     }
 }
@@ -124,7 +124,7 @@ async fn a_flood_of_connections_without_requests_replaces_itself_and_no_idle_one
         let one = replace(&limiter, from(last), &mut flood).await.unwrap();
         flood.push(one);
     }
-    assert!(!idle.iter().any(is_told_to_close));
+    assert!(!idle.iter().any(is_to_close));
     assert_eq!(flood.len(), 8);
     // Without a flood, new connections do not replace each other either.
     let mut fresh = flood.split_off(4);
@@ -135,18 +135,18 @@ async fn a_flood_of_connections_without_requests_replaces_itself_and_no_idle_one
     }
     let _last = replace(&limiter, from(9), &mut idle).await.unwrap();
     assert_eq!(idle.len(), 11, "a quarter is for those without a request");
-    fresh.retain(|permit| !is_told_to_close(permit));
+    fresh.retain(|permit| !is_to_close(permit));
     assert_eq!(fresh.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_at_its_limit_does_not_delay_others_and_is_refused_at_once() {
     let limiter = limiter(8, 7);
-    let mut crowd = Vec::new();
+    let mut open = Vec::new();
     for _ in 0..7 {
-        crowd.push(connect(&limiter, from(1), LOW).await.unwrap());
+        open.push(connect(&limiter, from(1), LOW).await.unwrap());
     }
-    let busy: Vec<_> = crowd.iter().map(|one| one.handle().request()).collect();
+    let busy: Vec<_> = open.iter().map(|one| one.handle().request()).collect();
     let idle = connect(&limiter, from(2), LOW).await.unwrap();
     drop(idle.handle().request());
 
@@ -156,7 +156,7 @@ async fn a_client_at_its_limit_does_not_delay_others_and_is_refused_at_once() {
     }
     assert!(started.elapsed().is_zero());
     assert_eq!(limiter.stats().refused, 100);
-    assert!(!is_told_to_close(&idle), "it belongs to another client");
+    assert!(!is_to_close(&idle), "it belongs to another client");
     let mut others = vec![idle];
     let _other = replace(&limiter, from(3), &mut others).await.unwrap();
     assert!(started.elapsed() < Duration::from_millis(100));
@@ -186,7 +186,7 @@ async fn a_client_at_its_limit_replaces_its_own_and_leaves_the_others_theirs() {
         others.push(connect(&limiter, from(last), LOW).await.unwrap());
     }
     assert!(started.elapsed().is_zero());
-    assert!(!others.iter().any(is_told_to_close));
+    assert!(!others.iter().any(is_to_close));
     drop(busy);
 }
 
@@ -210,7 +210,7 @@ async fn a_request_that_crosses_with_the_close_is_served() {
     let permit = connect(&limiter, from(1), LOW).await.unwrap();
     let handle = permit.handle().clone();
     limiter.close_some();
-    assert!(is_told_to_close(&permit));
+    assert!(is_to_close(&permit));
     let request = handle.request();
     assert_eq!(handle.state().0, State::Busy);
     assert_eq!(limiter.stats().busy, 1);

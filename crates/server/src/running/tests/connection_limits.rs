@@ -301,13 +301,13 @@ async fn new_connections_of_a_client_at_its_limit_do_not_delay_others() {
         ..limits(4)
     });
     world.inside(8080, CHUNKED).await;
-    let mut crowd = Vec::new();
+    let mut streams = Vec::new();
     for _ in 0..3 {
         let mut stream = connect(&world).await;
         let request = format!("GET / HTTP/1.1\r\nHost: 8080-{ID}.sbx.localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         until(&mut stream, "start\r\n").await;
-        crowd.push(stream);
+        streams.push(stream);
     }
     let elsewhere = async || {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -317,7 +317,7 @@ async fn new_connections_of_a_client_at_its_limit_do_not_delay_others() {
     let mut pooled = elsewhere().await;
     ask(&mut pooled).await;
     for _ in 0..50 {
-        crowd.push(connect(&world).await);
+        streams.push(connect(&world).await);
     }
     let answer = raw(elsewhere().await, "localhost", "/health");
     let answer = tokio::time::timeout(Duration::from_secs(3), answer).await;

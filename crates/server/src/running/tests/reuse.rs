@@ -7,7 +7,7 @@ use http_body_util::Full;
 use super::*;
 
 /// Takes what comes and never answers.
-const MUTE: &str = "";
+const NO_ANSWER: &str = "";
 
 /// One whole answer: head and body.
 async fn answer(socket: &mut TcpStream) -> String {
@@ -90,7 +90,7 @@ async fn an_answer_before_the_body_was_read_keeps_the_connection_or_says_so() {
 async fn a_sandbox_that_dies_before_it_answers_leaves_the_connection_usable() {
     for (first, later) in BODIES {
         let world = world();
-        let mut inside = world.inside(8080, MUTE).await;
+        let mut inside = world.inside(8080, NO_ANSWER).await;
         let host = format!("8080-{ID}.sbx.localhost");
         let mut client = send(&world, &host, "/", first).await;
         within(inside.recv()).await.unwrap();

@@ -117,7 +117,7 @@ async fn pass(time: Duration) {
 
 #[tokio::test]
 async fn an_http2_client_that_takes_a_little_now_and_then_is_not_cut() {
-    const WINDOW: usize = 64 << 10;
+    const WINDOW: usize = 128 << 10;
     const BODY: usize = 10_000_000;
     let world = limited_to(8);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
