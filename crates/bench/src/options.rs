@@ -8,9 +8,9 @@ use soulbox_client::Client;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suite {
     Create,
+    Exec,
     /// With the same pool as much of `create`.
     Throughput,
-    Exec,
     Pty,
     Files,
     RunCode,
@@ -22,8 +22,8 @@ pub enum Suite {
 impl Suite {
     pub const ALL: [Self; 9] = [
         Self::Create,
-        Self::Throughput,
         Self::Exec,
+        Self::Throughput,
         Self::Pty,
         Self::Files,
         Self::RunCode,
@@ -31,6 +31,11 @@ impl Suite {
         Self::Density,
         Self::Scale,
     ];
+
+    /// Whether alternatives are asked for the same. Those that do come first.
+    pub(crate) fn compares(self) -> bool {
+        matches!(self, Self::Create | Self::Exec)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -233,6 +238,6 @@ mod tests {
             assert!(!suite.about().is_empty());
         }
         let error = "creat".parse::<Suite>().unwrap_err();
-        assert!(error.contains("create, throughput"), "{error}");
+        assert!(error.contains("create, exec, throughput"), "{error}");
     }
 }

@@ -194,6 +194,9 @@ impl Bench<'_> {
         let mut groups = Vec::new();
         for suite in &wanted {
             self.report_step(*suite, "starting", 0, 0);
+            if !suite.compares() {
+                self.end_alternatives(*suite).await;
+            }
             groups.extend(match suite {
                 Suite::Create => create::measure(self).await?,
                 Suite::Exec => exec::measure(self).await?,
@@ -211,6 +214,14 @@ impl Bench<'_> {
             });
         }
         Ok(groups)
+    }
+
+    /// A daemon that was started takes part as long as it runs: it hears of each link and each
+    /// group, and its own are gone through with ours.
+    async fn end_alternatives(&mut self, suite: Suite) {
+        if let Err(failure) = self.others.close().await {
+            self.report_step(suite, &failure.0, 0, 0);
+        }
     }
 
     fn report_step(&self, suite: Suite, what: &str, done: usize, of: usize) {
