@@ -170,7 +170,7 @@ def test_suites_are_listed_and_mistakes_explained(quick):
         "create", "throughput", "exec", "pty", "files", "run_code", "pause", "density", "scale",
     ]  # fmt: skip
     unknown = bench(quick, "creat")
-    assert unknown.returncode == 2 and "create, throughput" in unknown.stderr
+    assert unknown.returncode == 2 and "create, exec, throughput" in unknown.stderr
     for option in ("--json", "--html"):
         nowhere = bench(quick, "exec", option, "/no/such/folder/x")
         assert nowhere.returncode == 1 and "/no/such/folder" in nowhere.stderr
