@@ -1,6 +1,7 @@
 //! The HTTP server: accepting, routing, errors, CORS.
 
 pub(crate) mod body;
+mod connections;
 pub(crate) mod cors;
 mod direct;
 pub(crate) mod reply;
@@ -8,9 +9,7 @@ pub(crate) mod reply;
 pub(crate) mod sample;
 pub(crate) mod socket;
 
-use std::{
-    cell::Cell, convert::Infallible, future::poll_fn, pin::Pin, rc::Rc, task::Poll, time::Duration,
-};
+use std::{convert::Infallible, future::poll_fn, pin::Pin, rc::Rc, task::Poll, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request};
 use hyper::{
@@ -21,7 +20,13 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 
-use self::{body::Body, direct::Direct, reply::Failure, socket::SocketBody};
+use self::{
+    body::Body,
+    connections::{Connections, Open},
+    direct::Direct,
+    reply::Failure,
+    socket::SocketBody,
+};
 use crate::{
     auth::{self, Token},
     control,
@@ -36,15 +41,12 @@ const IDLE: Duration = Duration::from_secs(640);
 /// Bounds what a connection may hold: headers in, frames out.
 const MAX_BUFFER: usize = 64 << 10;
 
-/// Programs inside can connect too, and each connection costs memory.
-const MAX_CONNECTIONS: usize = 2_048;
-
 /// Everything below it is between the node and us.
 const OWN_PREFIX: &str = "/soulbox/";
 
 /// Accepts for ever. A connection that fails or panics ends alone.
 pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
-    let connections = Rc::new(Cell::new(0));
+    let connections = Rc::new(Connections::default());
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -56,24 +58,27 @@ pub(crate) async fn serve(envd: Rc<Envd>, listener: TcpListener) {
                 continue;
             }
         };
-        let Some(open) = Open::new(&connections) else {
+        let Some(open) = connections.admit() else {
             continue;
         };
         let _unsupported = stream.set_nodelay(true);
         let envd = Rc::clone(&envd);
         tokio::task::spawn_local(async move {
-            let _open = open;
-            serve_connection(&envd, stream).await;
+            tokio::select! {
+                () = serve_connection(&envd, stream, &open) => {}
+                () = open.replaced() => {}
+            }
             memory::trim_later(&envd);
         });
     }
 }
 
 /// Answers what comes over one connection.
-async fn serve_connection(envd: &Rc<Envd>, stream: TcpStream) {
+async fn serve_connection(envd: &Rc<Envd>, stream: TcpStream, open: &Open) {
     let direct = Direct::default();
     let service = service_fn(|request: Request<Incoming>| {
         let (envd, direct) = (Rc::clone(envd), direct.clone());
+        open.has_asked();
         async move {
             let permit = direct.permit_for(&request);
             let request = permit.take_request(request).await;
@@ -96,25 +101,6 @@ async fn serve_connection(envd: &Rc<Envd>, stream: TcpStream) {
     if let Some(taken) = taken.await {
         let Parts { io, read_buf, .. } = connection.into_parts();
         let _client_gone = taken.run(envd, io.into_inner(), read_buf).await;
-    }
-}
-
-/// Counts a connection while it lives, however it ends.
-struct Open(Rc<Cell<usize>>);
-
-impl Open {
-    fn new(count: &Rc<Cell<usize>>) -> Option<Self> {
-        if count.get() >= MAX_CONNECTIONS {
-            return None;
-        }
-        count.set(count.get() + 1);
-        Some(Self(Rc::clone(count)))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -76,3 +76,17 @@ fn programs_start_with_every_signal_at_its_default() {
     let none = "0000000000000000";
     assert_eq!(status, format!("SigBlk:\t{none}\nSigIgn:\t{none}\n"));
 }
+
+#[test]
+fn connections_that_ask_for_nothing_do_not_shut_out_who_asks() {
+    use std::{io::Read, net::TcpStream};
+    let envd = Envd::start();
+    let connect = || TcpStream::connect(("127.0.0.1", envd.port)).unwrap();
+    let mut silent: Vec<_> = (0..2_100).map(|_| connect()).collect();
+    assert_eq!(envd.get("/health").status, 204);
+    let first = &mut silent[0];
+    first
+        .set_read_timeout(Some(std::time::Duration::from_secs(10)))
+        .unwrap();
+    assert_eq!(first.read(&mut [0]).unwrap(), 0, "the oldest made room");
+}
