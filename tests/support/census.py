@@ -13,7 +13,7 @@ from support.server import Server
 from support.turns import turn
 from support.waiting import eventually
 
-# As crates/jail/src/ids.rs gives them out.
+# As crates/machine/src/ids.rs gives them out.
 SANDBOX_IDS = range(0x7000_0000, 0x7FFE_0000)
 # Idle threads belong to the runtime, which reuses them.
 SLACK = {"server_threads": 64, "files": 4}
