@@ -19,8 +19,8 @@ GROUPS = [
     "create-sequential",
     "create-staggered",
     "create-burst",
-    "throughput",
     "exec",
+    "throughput",
     "pty",
     "files-small",
     "files-large",
@@ -167,7 +167,7 @@ def test_suites_are_listed_and_mistakes_explained(quick):
     listed = bench(quick, "--list")
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [
-        "create", "throughput", "exec", "pty", "files", "run_code", "pause", "density", "scale",
+        "create", "exec", "throughput", "pty", "files", "run_code", "pause", "density", "scale",
     ]  # fmt: skip
     unknown = bench(quick, "creat")
     assert unknown.returncode == 2 and "create, exec, throughput" in unknown.stderr
