@@ -43,7 +43,7 @@ struct Shared {
     table: Mutex<Table>,
     /// For pending connections.
     slots: Arc<Semaphore>,
-    /// A connection was closed or became idle.
+    /// A connection was closed, became idle, or is not being closed any more.
     changed: Notify,
 }
 
@@ -134,9 +134,14 @@ impl ConnectionHandle {
     }
 
     fn begin(&self, is_request: bool) -> InFlight {
+        let mut table = self.shared.table.lock();
+        if table.cancel_close(self.id) {
+            // Who waits for it must look again: another one is closed, or it is refused.
+            self.shared.changed.notify_waiters();
+        }
         InFlight {
             handle: self.clone(),
-            number: self.shared.table.lock().begin(self.id, is_request),
+            number: table.begin(self.id, is_request),
             until_close: false,
         }
     }

@@ -67,6 +67,12 @@ impl ConnectionLimits {
         }
     }
 
+    /// Closing an idle connection can take a moment. A client that waits for its own to be closed
+    /// leaves room for the others to be accepted.
+    pub(super) fn max_pending_at_own_limit(&self) -> usize {
+        self.max_pending / 2
+    }
+
     /// `ceiling`: while descriptors are scarce.
     pub(super) fn allow(&self, open: usize, ceiling: Option<usize>) -> bool {
         let below_ceiling = ceiling.is_none_or(|ceiling| open < ceiling);

@@ -27,12 +27,21 @@ impl ConnectionLimiter {
     pub(crate) async fn enqueue(&self, address: IpAddr, descriptor: u64) -> PendingConnection {
         let shared = Arc::clone(&self.shared);
         let slot = Arc::clone(&shared.slots).acquire_owned().await.ok();
-        shared.table.lock().arrive(descriptor, &shared.limits);
+        let client = client_subnet(address);
+        let mut table = shared.table.lock();
+        table.arrive(client, descriptor, &shared.limits);
+        drop(table);
         PendingConnection {
             shared,
-            client: client_subnet(address),
+            client,
             _slot: slot,
         }
+    }
+}
+
+impl Drop for PendingConnection {
+    fn drop(&mut self) {
+        self.shared.table.lock().leave_queue(self.client);
     }
 }
 

@@ -64,7 +64,8 @@ pub(super) enum Admission {
     },
     /// An idle connection is being closed for it, or all are busy.
     Wait,
-    /// The client has as many as it may, all of them busy.
+    /// The client has as many as it may, all of them busy, or so many wait that others would not
+    /// be accepted.
     Refused,
 }
 
@@ -78,6 +79,8 @@ pub(super) struct Table {
     /// Idle connections that are being closed.
     closing: BTreeSet<u64>,
     per_client: HashMap<IpAddr, usize>,
+    /// Of each client, the connections that wait to be admitted.
+    pending: HashMap<IpAddr, usize>,
     /// While descriptors are scarce, the number of connections does not grow beyond this.
     ceiling: Option<usize>,
     sequence: u64,
@@ -87,12 +90,18 @@ pub(super) struct Table {
 impl Table {
     /// A connection was accepted. The kernel gives out the lowest free descriptor, so its number
     /// is about how many are in use.
-    pub(super) fn arrive(&mut self, descriptor: u64, limits: &ConnectionLimits) {
+    pub(super) fn arrive(&mut self, client: IpAddr, descriptor: u64, limits: &ConnectionLimits) {
+        *self.pending.entry(client).or_default() += 1;
         if descriptor < limits.max_descriptors {
             self.ceiling = None;
         } else {
             self.ceiling.get_or_insert(self.open.len());
         }
+    }
+
+    /// The connection has been admitted or refused.
+    pub(super) fn leave_queue(&mut self, client: IpAddr) {
+        decrement(&mut self.pending, client);
     }
 
     /// `pending`: so many ask for it.
@@ -106,6 +115,10 @@ impl Table {
         let at_own_limit = own >= limits.max_per_client;
         if !at_own_limit && limits.allow(self.open.len(), self.ceiling) {
             return self.insert(client);
+        }
+        let own_pending = self.pending.get(&client).copied().unwrap_or(0);
+        if at_own_limit && own_pending > limits.max_pending_at_own_limit() {
+            return Admission::Refused;
         }
         // A client at its own limit does not get the connections of others.
         let of = at_own_limit.then_some(client);
@@ -141,13 +154,8 @@ impl Table {
         if self.closing.remove(&id) {
             self.stats.evicted += 1;
         }
-        if let Some(connection) = self.open.remove(&id)
-            && let Some(own) = self.per_client.get_mut(&connection.client)
-        {
-            *own -= 1;
-            if *own == 0 {
-                self.per_client.remove(&connection.client);
-            }
+        if let Some(connection) = self.open.remove(&id) {
+            decrement(&mut self.per_client, connection.client);
         }
         if pending == 0 {
             // No connection waits for this descriptor: something else may take it.
@@ -155,11 +163,14 @@ impl Table {
         }
     }
 
+    /// A request that crosses with the close is served first.
+    pub(super) fn cancel_close(&mut self, id: u64) -> bool {
+        self.closing.remove(&id)
+    }
+
     /// Returns a number for what is in flight from now on.
     pub(super) fn begin(&mut self, id: u64, is_request: bool) -> u64 {
         self.unlist(id);
-        // A request that crosses with the close is served first.
-        self.closing.remove(&id);
         if let Some(connection) = self.open.get_mut(&id) {
             connection.in_flight += 1;
             connection.has_requested |= is_request;
@@ -244,5 +255,14 @@ impl Table {
     fn next(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
+    }
+}
+
+fn decrement(counts: &mut HashMap<IpAddr, usize>, client: IpAddr) {
+    if let Some(count) = counts.get_mut(&client) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&client);
+        }
     }
 }

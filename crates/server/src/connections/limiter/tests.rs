@@ -191,6 +191,43 @@ async fn a_client_at_its_limit_replaces_its_own_and_leaves_the_others_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_a_close_that_a_request_prevents_is_refused_at_once() {
+    let limiter = limiter(8, 1);
+    let own = connect(&limiter, from(1), LOW).await.unwrap();
+    let started = Instant::now();
+    let second = tokio::spawn(limiter.enqueue(from(1), LOW).await.admitted());
+    own.handle().close().cancelled().await;
+    let request = own.handle().request();
+    assert!(second.await.unwrap().is_none());
+    assert!(started.elapsed().is_zero());
+    drop(request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_its_own_to_be_closed_leaves_others_half_of_the_queue() {
+    let limiter = limiter(8, 4);
+    let mut own = Vec::new();
+    for _ in 0..4 {
+        own.push(connect(&limiter, from(1), LOW).await.unwrap());
+    }
+    // They close as slowly as they can.
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        waiting.push(tokio::spawn(limiter.enqueue(from(1), LOW).await.admitted()));
+    }
+    let started = Instant::now();
+    assert!(connect(&limiter, from(2), LOW).await.is_some());
+    assert!(started.elapsed().is_zero());
+    assert_eq!(limiter.stats().refused, 18);
+    own.retain(|permit| !is_to_close(permit));
+    let mut admitted = 0;
+    for waiting in waiting {
+        admitted += usize::from(waiting.await.unwrap().is_some());
+    }
+    assert_eq!((own.len(), admitted), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_64_of_ipv6_is_one_client() {
     let limiter = limiter(4, 2);
     let mut others = vec![connect(&limiter, from(1), LOW).await.unwrap()];
