@@ -54,6 +54,10 @@ pub(crate) struct HostMounts {
     pub(crate) empty: OwnedFd,
     /// A file with the id of this boot: programs take a new one for a restarted machine.
     pub(crate) boot_id: OwnedFd,
+    /// `/dev/shm`.
+    pub(crate) shm: OwnedFd,
+    /// `/run`.
+    pub(crate) run: OwnedFd,
     /// `/sys`, with the places for what is below it.
     pub(crate) sys: OwnedFd,
     /// By path below `/sys`.
@@ -62,7 +66,8 @@ pub(crate) struct HostMounts {
     pub(crate) volumes: Placed<PathBuf>,
 }
 
-const CLOSED: u64 = idmap::MOUNT_ATTR_NOSUID | idmap::MOUNT_ATTR_NODEV | idmap::MOUNT_ATTR_NOEXEC;
+const WRITABLE: u64 = idmap::MOUNT_ATTR_NOSUID | idmap::MOUNT_ATTR_NODEV;
+const CLOSED: u64 = WRITABLE | idmap::MOUNT_ATTR_NOEXEC;
 const SHOWN: u64 = CLOSED | idmap::MOUNT_ATTR_RDONLY;
 
 pub(crate) fn collect(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<HostMounts, Failure> {
@@ -71,8 +76,7 @@ pub(crate) fn collect(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<HostM
     let (sys, shown) = sys(spec)?;
     let mut volumes = Vec::new();
     for (source, target) in &spec.volumes {
-        let attributes = idmap::MOUNT_ATTR_NODEV | idmap::MOUNT_ATTR_NOSUID;
-        let shifted = idmap::shifted_copy(source, user_namespace.as_fd(), attributes)
+        let shifted = idmap::shifted_copy(source, user_namespace.as_fd(), WRITABLE)
             .at_with("shift ids of volume", || target.display().to_string())?;
         volumes.push((target.clone(), shifted));
     }
@@ -84,6 +88,12 @@ pub(crate) fn collect(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<HostM
             .and_then(|path| idmap::restricted_copy(path, SHOWN))
             .at("/proc")?,
         boot_id: boot_id().at("boot id")?,
+        shm: directory("shm", Some(spec.id_base), spec.id_base, 0o1777)
+            .and_then(|path| idmap::restricted_copy(path, CLOSED))
+            .at("/dev/shm")?,
+        run: directory("run", Some(spec.id_base), spec.id_base, 0o755)
+            .and_then(|path| idmap::restricted_copy(path, WRITABLE))
+            .at("/run")?,
         sys,
         shown,
         volumes,

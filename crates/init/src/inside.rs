@@ -19,7 +19,7 @@ use soulbox_types::guest::{InitSpec, TERMINALS};
 use crate::{
     error::{Context, Failure},
     host_mounts::HostMounts,
-    mounts::{attach, attach_at, memory, new_filesystem},
+    mounts::{attach, attach_at, new_filesystem},
     root::as_sandbox_root,
 };
 
@@ -46,15 +46,7 @@ pub(crate) fn finish(
     }
     mount_dev(spec, host_mounts)?;
     mount_sys(host_mounts)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
-    memory(
-        Path::new("/run"),
-        spec.id_base,
-        64 << 20,
-        "0755",
-        attributes,
-    )
-    .at("/run")?;
+    attach(&host_mounts.run, Path::new("/run")).at("/run")?;
     mount_proc(spec, host_mounts)?;
     for (target, volume) in &host_mounts.volumes {
         let named = || target.display().to_string();
@@ -109,14 +101,7 @@ fn mount_dev(spec: &InitSpec, host_mounts: &HostMounts) -> Result<(), Failure> {
     let terminals = new_filesystem("devpts", &options, attributes).at(step)?;
     attach(&terminals, &dev.join("pts")).at(step)?;
     fs::create_dir(dev.join("shm")).at(step)?;
-    memory(
-        &dev.join("shm"),
-        spec.id_base,
-        spec.shm_bytes,
-        "1777",
-        CLOSED,
-    )
-    .at("/dev/shm")
+    attach(&host_mounts.shm, &dev.join("shm")).at("/dev/shm")
 }
 
 fn mount_sys(host_mounts: &HostMounts) -> Result<(), Failure> {

@@ -51,21 +51,14 @@ pub(crate) fn attach_at(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
     Ok(move_mount(mount.as_fd(), "", target.as_fd(), "", flags)?)
 }
 
-/// A small memory file system that belongs to the sandbox's root.
-pub(crate) fn memory(
-    target: &Path,
-    id_base: u32,
-    bytes: u64,
-    mode: &str,
-    attributes: MountAttrFlags,
-) -> io::Result<()> {
-    let (id, size) = (id_base.to_string(), bytes.to_string());
+/// A memory file system that only the host may look into.
+pub(crate) fn memory(target: &Path, bytes: u64) -> io::Result<()> {
+    let size = bytes.to_string();
     let options = [
         ("size", Some(size.as_str())),
         ("nr_inodes", Some("65536")),
-        ("mode", Some(mode)),
-        ("uid", Some(id.as_str())),
-        ("gid", Some(id.as_str())),
+        ("mode", Some("0700")),
     ];
-    attach(&new_filesystem("tmpfs", &options, attributes)?, target)
+    let mounted = new_filesystem("tmpfs", &options, MountAttrFlags::empty())?;
+    attach(&mounted, target)
 }

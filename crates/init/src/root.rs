@@ -50,7 +50,7 @@ pub(crate) fn assemble(spec: &InitSpec, user_namespace: &OwnedFd) -> Result<Root
     // Nothing that we mount may show up on the host, and nothing the host mounts here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).at("private mounts")?;
-    memory(&spec.staging, 0, 1 << 20, "0700", MountAttrFlags::empty()).at("staging")?;
+    memory(&spec.staging, spec.tmpfs_bytes).at("staging")?;
     // Short relative names need no escaping in overlay options.
     std::env::set_current_dir(&spec.staging).at("staging")?;
     fs::create_dir("root").at("staging")?;

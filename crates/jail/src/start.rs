@@ -81,7 +81,7 @@ impl Jail {
             volumes: machine.volumes(spec),
             overlays: machine.overlays(template),
             staging: machine.staging().clone(),
-            shm_bytes: spec.limits.memory_bytes() / 2,
+            tmpfs_bytes: spec.limits.memory_bytes() / 2,
             seccomp: self.policy.seccomp.clone(),
             capabilities: self.policy.capabilities.clone(),
             masked: MASKED.iter().map(PathBuf::from).collect(),

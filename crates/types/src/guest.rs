@@ -76,7 +76,8 @@ pub struct InitSpec {
     pub overlays: Vec<OverlaySpec>,
     /// An empty directory: where the new root is put together, seen by nobody else.
     pub staging: PathBuf,
-    pub shm_bytes: u64,
+    /// Of `/dev/shm` and `/run` together.
+    pub tmpfs_bytes: u64,
     /// The seccomp program in hex.
     pub seccomp: String,
     /// Numbers of the capabilities that stay in the bounding set.
