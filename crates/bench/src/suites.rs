@@ -35,6 +35,7 @@ use crate::{
     Contender, Error, Failure, Options, Progress, Samples, Suite, alternate_with_progress,
     alternatives::Alternatives,
     fleet::{Fleet, OwnServer, SETTLE, filled},
+    host::quiet,
     report::{Group, Row},
 };
 
@@ -196,6 +197,10 @@ impl Bench<'_> {
             self.report_step(*suite, "starting", 0, 0);
             if !suite.compares() {
                 self.end_alternatives(*suite).await;
+            }
+            // What the suite before has left: daemons that end, links and groups that are removed.
+            if self.options.not_judged().is_none() {
+                quiet(self.progress).await;
             }
             groups.extend(match suite {
                 Suite::Create => create::measure(self).await?,

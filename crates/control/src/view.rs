@@ -81,20 +81,9 @@ impl Control {
 
     pub async fn get(&self, tenant: &Tenant, id: &SandboxId) -> Result<Sandbox> {
         match self.look_up(tenant, id) {
-            Lookup::Running(status) => Ok(self.sandbox(*status, SandboxState::Running)),
-            Lookup::Paused(status) => Ok(self.sandbox(*status, SandboxState::Paused)),
+            Lookup::Running(status) => Ok(sandbox(*status, SandboxState::Running)),
+            Lookup::Paused(status) => Ok(sandbox(*status, SandboxState::Paused)),
             Lookup::Ending | Lookup::Missing => Err(self.not_found(tenant, id).await),
-        }
-    }
-
-    fn sandbox(&self, status: SandboxStatus, state: SandboxState) -> Sandbox {
-        let is_paused = status.state == SandboxState::Paused;
-        Sandbox {
-            paused: is_paused
-                .then(|| self.node.paused(&status.spec.id))
-                .flatten(),
-            spec: status.spec,
-            state,
         }
     }
 
@@ -196,8 +185,16 @@ impl Seen {
     }
 }
 
+fn sandbox(status: SandboxStatus, state: SandboxState) -> Sandbox {
+    Sandbox {
+        paused: status.paused,
+        spec: status.spec,
+        state,
+    }
+}
+
 fn usable(status: SandboxStatus, now: UnixMillis) -> Lookup {
-    match Seen::of(Visited::new(&status.spec, status.state), now) {
+    match Seen::of(Visited::of(&status), now) {
         Seen::Running => Lookup::Running(Box::new(status)),
         Seen::Paused => Lookup::Paused(Box::new(status)),
         Seen::Ending => Lookup::Ending,

@@ -89,20 +89,22 @@ mod tests {
         panic!("no mapping has this thread's stack");
     }
 
+    /// As deep as it is asked to go, twelve kilobytes at a time.
     #[inline(never)]
-    fn go_deep() -> u8 {
-        let mut used = [1_u8; 96 << 10];
+    fn go_deep(left: usize) -> u8 {
+        let mut used = [1_u8; 12 << 10];
         std::hint::black_box(&mut used);
-        used[7]
+        let below = if left > 0 { go_deep(left - 1) } else { 1 };
+        used[7] * below
     }
 
     #[test]
     fn what_deep_calls_have_left_on_the_stack_goes_back_to_the_kernel() {
-        assert_eq!(go_deep(), 1);
+        assert_eq!(go_deep(8), 1);
         let before = stack_kib();
         trim();
         let after = stack_kib();
         assert!(after + 64 <= before, "{before} KiB before, {after} after");
-        assert_eq!(go_deep(), 1, "the pages can be used again");
+        assert_eq!(go_deep(8), 1, "the pages can be used again");
     }
 }

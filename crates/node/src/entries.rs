@@ -1,7 +1,5 @@
-//! The sandboxes of this node in memory.
-//!
-//! What a list asks of each of them is kept side by side as well: a list of thousands then reads one
-//! stretch of memory, instead of some places for each of them that are in no cache.
+//! The sandboxes of this node in memory. What others see of them is in [`StatusCache`], which
+//! follows every change here.
 
 use std::{
     collections::HashMap,
@@ -9,67 +7,25 @@ use std::{
     sync::Arc,
 };
 
-use soulbox_runtime::{Paused, Visited};
-use soulbox_types::{OnTimeout, SandboxId, SandboxSpec, SandboxState, TenantId, UnixMillis};
+use soulbox_runtime::StatusCache;
+use soulbox_types::SandboxId;
 
 use crate::entry::Entry;
 
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    /// With the number of its row.
-    all: HashMap<SandboxId, (usize, Entry)>,
-    rows: Vec<Row>,
-    tenants: Tenants,
-}
-
-#[derive(Debug)]
-struct Row {
-    /// Absent while the entry is being changed, so that a change of it copies nothing.
-    spec: Option<Arc<SandboxSpec>>,
-    tenant: u32,
-    /// Whether anybody outside the node is told of it.
-    is_shown: bool,
-    state: SandboxState,
-    paused: Option<Paused>,
-    created_at: UnixMillis,
-    deadline: UnixMillis,
-    on_timeout: OnTimeout,
-}
-
-/// Numbers for tenants. Those of tenants that are gone are kept: there are few.
-#[derive(Debug, Default)]
-struct Tenants(HashMap<TenantId, u32>);
-
-impl Tenants {
-    fn number(&mut self, tenant: &TenantId) -> u32 {
-        if let Some(number) = self.0.get(tenant) {
-            return *number;
-        }
-        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        self.0.insert(tenant.clone(), next);
-        next
-    }
-}
-
-impl Row {
-    fn of(entry: &Entry, tenants: &mut Tenants) -> Self {
-        let spec = &entry.spec;
-        Self {
-            spec: Some(Arc::clone(spec)),
-            tenant: tenants.number(&spec.tenant),
-            is_shown: entry.is_shown(),
-            state: entry.state(),
-            paused: entry
-                .paused
-                .filter(|_| entry.state() == SandboxState::Paused),
-            created_at: spec.created_at,
-            deadline: spec.deadline,
-            on_timeout: spec.lifecycle.on_timeout,
-        }
-    }
+    all: HashMap<SandboxId, Entry>,
+    statuses: Arc<StatusCache>,
 }
 
 impl Entries {
+    pub(crate) fn new(statuses: Arc<StatusCache>) -> Self {
+        Self {
+            all: HashMap::new(),
+            statuses,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
@@ -79,69 +35,37 @@ impl Entries {
     }
 
     pub(crate) fn get(&self, id: &SandboxId) -> Option<&Entry> {
-        self.all.get(id).map(|(_, entry)| entry)
+        self.all.get(id)
     }
 
     pub(crate) fn get_mut(&mut self, id: &SandboxId) -> Option<EntryMut<'_>> {
-        let (row, entry) = self.all.get_mut(id)?;
-        let row = self.rows.get_mut(*row)?;
-        row.spec = None;
         Some(EntryMut {
-            entry,
-            row,
-            tenants: &mut self.tenants,
+            entry: self.all.get_mut(id)?,
+            statuses: &self.statuses,
         })
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Entry> {
-        self.all.values().map(|(_, entry)| entry)
+        self.all.values()
     }
 
     /// In the place of one with the same id, if there is one.
     pub(crate) fn insert(&mut self, entry: Entry) {
-        self.remove(&entry.id().clone());
-        self.rows.push(Row::of(&entry, &mut self.tenants));
-        self.all
-            .insert(entry.id().clone(), (self.rows.len() - 1, entry));
+        show(&entry, &self.statuses);
+        self.all.insert(entry.id().clone(), entry);
     }
 
     pub(crate) fn remove(&mut self, id: &SandboxId) -> Option<Entry> {
-        let (row, entry) = self.all.remove(id)?;
-        self.rows.swap_remove(row);
-        // The last one has taken its place.
-        if let Some(moved) = self.rows.get(row).and_then(|row| row.spec.as_ref())
-            && let Some((number, _)) = self.all.get_mut(&moved.id)
-        {
-            *number = row;
-        }
-        Some(entry)
+        self.statuses.remove(id);
+        self.all.remove(id)
     }
+}
 
-    /// Those that anybody outside the node is told of: of one tenant, or all.
-    pub(crate) fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
-        let wanted = match tenant.map(|tenant| self.tenants.0.get(tenant)) {
-            // A tenant that never had any.
-            Some(None) => return,
-            Some(Some(number)) => Some(*number),
-            None => None,
-        };
-        // Mostly the newest first, which is how lists are asked for: what is older than a page is then
-        // passed over without another look.
-        for row in self.rows.iter().rev() {
-            if row.is_shown
-                && wanted.is_none_or(|wanted| row.tenant == wanted)
-                && let Some(spec) = &row.spec
-            {
-                each(Visited {
-                    spec,
-                    state: row.state,
-                    paused: row.paused,
-                    created_at: row.created_at,
-                    deadline: row.deadline,
-                    on_timeout: row.on_timeout,
-                });
-            }
-        }
+fn show(entry: &Entry, statuses: &StatusCache) {
+    if entry.is_shown() {
+        statuses.set(entry.status());
+    } else {
+        statuses.remove(entry.id());
     }
 }
 
@@ -149,8 +73,7 @@ impl Entries {
 #[derive(Debug)]
 pub(crate) struct EntryMut<'a> {
     entry: &'a mut Entry,
-    row: &'a mut Row,
-    tenants: &'a mut Tenants,
+    statuses: &'a StatusCache,
 }
 
 impl Deref for EntryMut<'_> {
@@ -169,7 +92,7 @@ impl DerefMut for EntryMut<'_> {
 
 impl Drop for EntryMut<'_> {
     fn drop(&mut self) {
-        *self.row = Row::of(self.entry, self.tenants);
+        show(self.entry, self.statuses);
     }
 }
 
@@ -177,7 +100,7 @@ impl Drop for EntryMut<'_> {
 mod tests {
     use std::path::Path;
 
-    use soulbox_types::{Purpose, Secret};
+    use soulbox_types::{Purpose, SandboxSpec, SandboxState, Secret, UnixMillis};
 
     use super::*;
     use crate::folder::Folder;
@@ -213,7 +136,8 @@ mod tests {
 
     fn seen(entries: &Entries, tenant: &str) -> Vec<(String, SandboxState, UnixMillis)> {
         let mut seen = Vec::new();
-        entries.visit(Some(&tenant.parse().unwrap()), &mut |visited| {
+        let statuses = &entries.statuses;
+        statuses.visit(Some(&tenant.parse().unwrap()), &mut |visited| {
             let id = visited.spec.id.to_string();
             seen.push((id, visited.state, visited.deadline));
         });
@@ -247,27 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn rows_follow_their_entries_whoever_goes() {
+    fn what_others_do_not_see_is_no_change_for_them() {
         let mut entries = Entries::default();
-        let ids: Vec<String> = (0..20).map(|number| format!("i{number:02}")).collect();
-        for id in &ids {
-            entries.insert(entry(id, OURS));
-        }
-        // The first, the last, one in the middle, and one that is put in the place of itself.
-        for id in ["i00", "i19", "i07"] {
-            assert!(entries.remove(&id.parse().unwrap()).is_some());
-        }
-        entries.insert(entry("i05", THEIRS));
-        for id in ["i18", "i01"] {
-            let mut changed = entries.get_mut(&id.parse().unwrap()).unwrap();
-            Arc::make_mut(&mut changed.spec).deadline = UnixMillis(7);
-        }
-        let seen = seen(&entries, OURS);
-        assert_eq!((seen.len(), entries.len()), (16, 17));
-        for (id, _, deadline) in &seen {
-            let expected = if id == "i18" || id == "i01" { 7 } else { 2 };
-            assert_eq!(deadline.0, expected, "{id}");
-        }
+        entries.insert(entry("i1", OURS));
+        let (snapshot, mut changes) = entries.statuses.subscribe();
+        assert_eq!(snapshot.statuses.len(), 1);
+        let id = "i1".parse().unwrap();
+        let level = soulbox_runtime::LogLevel::Info;
+        entries.get_mut(&id).unwrap().note(level, "something");
+        assert!(changes.try_recv().is_err());
+        entries.remove(&id);
+        assert!(changes.try_recv().unwrap().status.is_none());
     }
 
     #[test]

@@ -103,6 +103,7 @@ impl Entry {
         SandboxStatus {
             spec: Arc::clone(&self.spec),
             state: self.state,
+            paused: self.paused.filter(|_| self.state == SandboxState::Paused),
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use soulbox_runtime::{Error, NodeEvent, Result, Runtime, Runtimes};
+use soulbox_runtime::{Error, NodeEvent, Result, Runtime, Runtimes, StatusCache};
 use soulbox_template::Templates;
 use soulbox_types::{SandboxId, SandboxState, Tier, UnixMillis};
 use tokio::sync::broadcast;
@@ -79,6 +79,7 @@ pub struct LocalNode {
     creates: Creates,
     /// Held for short, never across an await.
     entries: Mutex<Entries>,
+    statuses: Arc<StatusCache>,
     events: broadcast::Sender<NodeEvent>,
     /// Itself, for the tasks that outlive a call.
     me: Weak<Self>,
@@ -96,6 +97,7 @@ impl LocalNode {
         let pool = Arc::new(Pool::new(config.pool.clone()));
         let admission = config.admission.clone();
         let admission = Arc::new(blocking(move || Ok(AdmissionController::open(admission))).await?);
+        let statuses = Arc::<StatusCache>::default();
         let node = Arc::new_cyclic(|me| Self {
             config,
             pool,
@@ -105,7 +107,8 @@ impl LocalNode {
             snapshots,
             ends,
             quarantine,
-            entries: Mutex::default(),
+            entries: Mutex::new(Entries::new(Arc::clone(&statuses))),
+            statuses,
             events: broadcast::Sender::new(EVENTS),
             me: Weak::clone(me),
         });

@@ -69,15 +69,16 @@ async fn resume(
     let id = &target.id;
     let not_found = || Refusal::NotFound(id.clone());
     loop {
-        match (node.get(id).map(|status| status.state), node.paused(id)) {
-            (Some(SandboxState::Running), _) => return Ok(()),
+        let status = node.get(id).ok_or_else(not_found)?;
+        match (status.state, status.paused) {
+            (SandboxState::Running, _) => return Ok(()),
             // Without its memory it would not be what the client talked to.
-            (Some(SandboxState::Paused), Some(paused)) if paused.kept != PauseMode::Memory => {
+            (SandboxState::Paused, Some(paused)) if paused.kept != PauseMode::Memory => {
                 return Err(not_found());
             }
-            (Some(SandboxState::Paused), Some(_)) => break,
+            (SandboxState::Paused, Some(_)) => break,
             // The pause is in progress.
-            (Some(SandboxState::Paused), None) => tokio::time::sleep(POLL_INTERVAL).await,
+            (SandboxState::Paused, None) => tokio::time::sleep(POLL_INTERVAL).await,
             _ => return Err(not_found()),
         }
     }

@@ -10,11 +10,12 @@ mod refill;
 mod reservation;
 mod runtime;
 mod runtimes;
+mod status;
 
 pub use error::{Error, Result};
 pub use node::{
-    Broken, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken, Paused, Remedy,
-    SandboxStatus, Snapshot, Visited, Waker,
+    Broken, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken, Remedy, Snapshot,
+    Waker,
 };
 pub use refill::Refill;
 pub use reservation::{PoolKey, Release, Reservation, ReservationSource, ReserveRequest, Reserved};
@@ -23,3 +24,6 @@ pub use runtime::{
     PREPARED_HOLDS, Running, Runtime, Started, Stats, TRIAL_MARK,
 };
 pub use runtimes::Runtimes;
+pub use status::{
+    MissingChange, Paused, SandboxStatus, StatusCache, StatusChange, StatusSnapshot, Visited,
+};

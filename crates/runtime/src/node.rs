@@ -3,55 +3,15 @@ use std::{fmt, path::Path, sync::Arc};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, OnTimeout, PauseMode, SandboxId, SandboxSpec, SandboxState,
-    TemplateId, TenantId, Tier, UnixMillis,
+    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, TemplateId, TenantId,
+    Tier, UnixMillis,
 };
 use tokio::sync::broadcast;
 
-use crate::{AddedLayer, DynStream, Reservation, ReserveRequest, Result, Stats};
-
-/// A sandbox as its node knows it: the truth about what runs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SandboxStatus {
-    /// With the deadline as it is now. Shared, so that a list of a thousand copies none.
-    pub spec: Arc<SandboxSpec>,
-    pub state: SandboxState,
-}
-
-/// A sandbox while its node's list is looked through: see [`Node::visit`].
-#[derive(Debug, Clone, Copy)]
-pub struct Visited<'a> {
-    pub spec: &'a Arc<SandboxSpec>,
-    pub state: SandboxState,
-    /// How it is paused. Absent also while it is being paused.
-    pub paused: Option<Paused>,
-    /// These three are those of the spec: whoever looks through thousands need not look there.
-    pub created_at: UnixMillis,
-    pub deadline: UnixMillis,
-    pub on_timeout: OnTimeout,
-}
-
-impl<'a> Visited<'a> {
-    pub fn new(spec: &'a Arc<SandboxSpec>, state: SandboxState) -> Self {
-        Self {
-            spec,
-            state,
-            paused: None,
-            created_at: spec.created_at,
-            deadline: spec.deadline,
-            on_timeout: spec.lifecycle.on_timeout,
-        }
-    }
-}
-
-impl Visited<'_> {
-    pub fn status(self) -> SandboxStatus {
-        SandboxStatus {
-            spec: Arc::clone(self.spec),
-            state: self.state,
-        }
-    }
-}
+use crate::{
+    AddedLayer, DynStream, Paused, Reservation, ReserveRequest, Result, SandboxStatus, Stats,
+    StatusCache, Visited,
+};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,14 +33,6 @@ pub struct End {
     /// For people.
     pub detail: String,
     /// When its end began or, if nobody saw that, when it was found.
-    pub at: UnixMillis,
-}
-
-/// A paused sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paused {
-    /// What a resume brings back. After a reboot of the machine memory is gone, and this says so.
-    pub kept: PauseMode,
     pub at: UnixMillis,
 }
 
@@ -282,18 +234,25 @@ pub trait Node: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// How a sandbox is paused; `None` when it is not paused.
-    fn paused(&self, id: &SandboxId) -> Option<Paused>;
+    /// The sandboxes of users, as they are. A change is there before the call that made it returns.
+    fn statuses(&self) -> &StatusCache;
 
-    /// `None` when it is not here (any more). Cheap: from memory.
-    fn get(&self, id: &SandboxId) -> Option<SandboxStatus>;
+    /// `None` when it is not here (any more). From memory.
+    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        self.statuses().get(id)
+    }
 
-    /// Shows all of them, or all of a tenant, in no particular order, and copies none. From memory;
-    /// `each` is called while nobody else can change anything, so it must be quick and ask the node
-    /// nothing.
-    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>));
+    /// How a sandbox is paused; `None` when it is not paused. From memory.
+    fn paused(&self, id: &SandboxId) -> Option<Paused> {
+        self.get(id)?.paused
+    }
 
-    /// All of them.
+    /// See [`StatusCache::visit`].
+    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
+        self.statuses().visit(tenant, each);
+    }
+
+    /// All of them. From memory.
     fn list(&self) -> Vec<SandboxStatus> {
         let mut all = Vec::new();
         self.visit(None, &mut |visited| all.push(visited.status()));

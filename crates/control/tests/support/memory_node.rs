@@ -13,17 +13,18 @@ use async_trait::async_trait;
 use soulbox_runtime::{
     Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, PoolKey,
     Release, Remedy, Reservation, ReservationSource, ReserveRequest, Reserved, Result,
-    SandboxStatus, Snapshot, Stats, Visited,
+    SandboxStatus, Snapshot, Stats, StatusCache,
 };
 use soulbox_types::{
     EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    TenantId, UnixMillis,
+    UnixMillis,
 };
 use tokio::sync::{RwLock, broadcast};
 
 #[derive(Debug)]
 pub(crate) struct MemoryNode {
-    sandboxes: std::sync::Mutex<HashMap<SandboxId, Memory>>,
+    statuses: StatusCache,
+    reports: std::sync::Mutex<HashMap<SandboxId, Reports>>,
     snapshots: std::sync::Mutex<HashMap<TemplateId, Snapshot>>,
     ends: std::sync::Mutex<Vec<End>>,
     dies_when_asked: std::sync::Mutex<Option<(SandboxId, Moment)>>,
@@ -32,7 +33,7 @@ pub(crate) struct MemoryNode {
     requests: std::sync::Mutex<Vec<ReserveRequest>>,
     reserved: Arc<InUse>,
     events: broadcast::Sender<NodeEvent>,
-    broken: std::sync::Mutex<HashMap<SandboxId, (Broken, Memory)>>,
+    broken: std::sync::Mutex<HashMap<SandboxId, (Broken, SandboxStatus)>>,
     /// Something is kept of which is not known what it stands on.
     pub(crate) keeps_unknown: AtomicBool,
     /// Another look at what was left alone finds it whole.
@@ -72,18 +73,17 @@ pub(crate) enum Moment {
     After,
 }
 
-#[derive(Debug)]
-struct Memory {
-    status: SandboxStatus,
+#[derive(Debug, Default)]
+struct Reports {
     metrics: Vec<MetricSample>,
     logs: Vec<LogEntry>,
-    paused: Option<Paused>,
 }
 
 impl Default for MemoryNode {
     fn default() -> Self {
         Self {
-            sandboxes: std::sync::Mutex::default(),
+            statuses: StatusCache::default(),
+            reports: std::sync::Mutex::default(),
             snapshots: std::sync::Mutex::default(),
             ends: std::sync::Mutex::default(),
             dies_when_asked: std::sync::Mutex::default(),
@@ -112,10 +112,10 @@ impl MemoryNode {
 
     /// As if a start had found that it cannot be used.
     pub(crate) fn break_it(&self, id: &SandboxId, remedy: Remedy) {
-        let memory = self.sandboxes.lock().unwrap().remove(id).unwrap();
+        let status = self.forget(id).unwrap();
         let broken = Broken {
             id: id.clone(),
-            spec: Some(Arc::clone(&memory.status.spec)),
+            spec: Some(Arc::clone(&status.spec)),
             reason: "a test broke it".into(),
             at: UnixMillis::now(),
             disk_bytes: 0,
@@ -123,15 +123,28 @@ impl MemoryNode {
             unsure: false,
         };
         let mut all = self.broken.lock().unwrap();
-        all.insert(id.clone(), (broken, memory));
+        all.insert(id.clone(), (broken, status));
     }
 
     fn mend(&self, id: &SandboxId) -> Result<SandboxStatus> {
         let found = self.broken.lock().unwrap().remove(id);
-        let (_, memory) = found.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        let status = memory.status.clone();
-        self.sandboxes.lock().unwrap().insert(id.clone(), memory);
+        let (_, status) = found.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
+        self.statuses.set(status.clone());
         Ok(status)
+    }
+
+    fn known(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        self.get(id)
+            .ok_or_else(|| Error::SandboxNotFound(id.clone()))
+    }
+
+    fn running(&self, id: &SandboxId) -> Result<SandboxStatus> {
+        let status = self.known(id)?;
+        if status.state == SandboxState::Running {
+            return Ok(status);
+        }
+        let (id, state) = (id.clone(), status.state);
+        Err(Error::WrongState { id, state })
     }
 
     /// Right after the next snapshot is taken.
@@ -156,7 +169,7 @@ impl MemoryNode {
 
     /// Ends it as if on its own.
     pub(crate) fn end(&self, id: &SandboxId, reason: EndReason, detail: &str) {
-        self.sandboxes.lock().unwrap().remove(id);
+        self.forget(id);
         let event = NodeEvent::Ended {
             id: id.clone(),
             reason,
@@ -167,9 +180,9 @@ impl MemoryNode {
 
     /// Ends it while no server is there to hear of it.
     pub(crate) fn end_unheard(&self, id: &SandboxId, reason: EndReason, detail: &str) {
-        let memory = self.sandboxes.lock().unwrap().remove(id).unwrap();
+        let status = self.forget(id).unwrap();
         self.ends.lock().unwrap().push(End {
-            spec: memory.status.spec,
+            spec: status.spec,
             reason,
             detail: detail.into(),
             at: UnixMillis::now(),
@@ -193,18 +206,8 @@ impl MemoryNode {
     }
 
     pub(crate) fn add(&self, spec: SandboxSpec) {
-        let status = SandboxStatus {
-            spec: spec.into(),
-            state: SandboxState::Running,
-        };
-        let id = status.spec.id.clone();
-        let memory = Memory {
-            status,
-            metrics: Vec::new(),
-            logs: Vec::new(),
-            paused: None,
-        };
-        self.sandboxes.lock().unwrap().insert(id, memory);
+        self.statuses
+            .set(SandboxStatus::new(spec, SandboxState::Running));
     }
 
     /// As if its disk were not there.
@@ -216,35 +219,28 @@ impl MemoryNode {
         self.snapshots.lock().unwrap().extend(snapshots);
     }
 
-    pub(crate) fn forget(&self, id: &SandboxId) {
-        self.sandboxes.lock().unwrap().remove(id);
+    pub(crate) fn forget(&self, id: &SandboxId) -> Option<SandboxStatus> {
+        let status = self.get(id);
+        self.statuses.remove(id);
+        self.reports.lock().unwrap().remove(id);
+        status
     }
 
     pub(crate) fn sample(&self, id: &SandboxId, sample: MetricSample) {
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .get_mut(id)
-            .unwrap()
-            .metrics
-            .push(sample);
+        let mut reports = self.reports.lock().unwrap();
+        reports.entry(id.clone()).or_default().metrics.push(sample);
     }
 
     pub(crate) fn log(&self, id: &SandboxId, entry: LogEntry) {
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .get_mut(id)
-            .unwrap()
-            .logs
-            .push(entry);
+        let mut reports = self.reports.lock().unwrap();
+        reports.entry(id.clone()).or_default().logs.push(entry);
     }
 
     /// Moves the creation into the past, for order and for limits of age.
     pub(crate) fn set_created_at(&self, id: &SandboxId, at: UnixMillis) {
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        let memory = sandboxes.get_mut(id).unwrap();
-        Arc::make_mut(&mut memory.status.spec).created_at = at;
+        let mut status = self.get(id).unwrap();
+        Arc::make_mut(&mut status.spec).created_at = at;
+        self.statuses.set(status);
     }
 }
 
@@ -296,8 +292,7 @@ impl Node for MemoryNode {
         if let Some(error) = self.failure.lock().unwrap().take() {
             return Err(error);
         }
-        let known = self.sandboxes.lock().unwrap().contains_key(id);
-        if known {
+        if self.get(id).is_some() {
             self.end(id, reason, "");
         }
         Ok(())
@@ -321,24 +316,16 @@ impl Node for MemoryNode {
     }
 
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        let memory = sandboxes
-            .get_mut(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        Arc::make_mut(&mut memory.status.spec).deadline = deadline;
+        let mut status = self.known(id)?;
+        Arc::make_mut(&mut status.spec).deadline = deadline;
+        self.statuses.set(status);
         Ok(())
     }
 
     async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()> {
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        let memory = sandboxes
-            .get_mut(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        if let Some(state) = Some(memory.status.state).filter(|s| *s != SandboxState::Running) {
-            let id = id.clone();
-            return Err(Error::WrongState { id, state });
-        }
-        Arc::make_mut(&mut memory.status.spec).network = network;
+        let mut status = self.running(id)?;
+        Arc::make_mut(&mut status.spec).network = network;
+        self.statuses.set(status);
         Ok(())
     }
 
@@ -346,19 +333,11 @@ impl Node for MemoryNode {
         if let Some(error) = self.failure.lock().unwrap().take() {
             return Err(error);
         }
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        let memory = sandboxes
-            .get_mut(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        if let Some(state) = Some(memory.status.state).filter(|s| *s != SandboxState::Running) {
-            let id = id.clone();
-            return Err(Error::WrongState { id, state });
-        }
-        memory.status.state = SandboxState::Paused;
-        memory.paused = Some(Paused {
-            kept: keep,
-            at: UnixMillis::now(),
-        });
+        let mut status = self.running(id)?;
+        status.state = SandboxState::Paused;
+        let at = UnixMillis::now();
+        status.paused = Some(Paused { kept: keep, at });
+        self.statuses.set(status);
         drop(self.events.send(NodeEvent::Paused { id: id.clone() }));
         Ok(())
     }
@@ -369,15 +348,13 @@ impl Node for MemoryNode {
         deadline: UnixMillis,
         want: PauseMode,
     ) -> Result<PauseMode> {
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        let memory = sandboxes
-            .get_mut(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        let Some(paused) = memory.paused.take() else {
+        let mut status = self.known(id)?;
+        let Some(paused) = status.paused.take() else {
             return Ok(PauseMode::Memory);
         };
-        memory.status.state = SandboxState::Running;
-        Arc::make_mut(&mut memory.status.spec).deadline = deadline;
+        status.state = SandboxState::Running;
+        Arc::make_mut(&mut status.spec).deadline = deadline;
+        self.statuses.set(status);
         let both = paused.kept == PauseMode::Memory && want == PauseMode::Memory;
         Ok(if both {
             PauseMode::Memory
@@ -390,8 +367,7 @@ impl Node for MemoryNode {
         if let Some(error) = self.failure.lock().unwrap().take() {
             return Err(error);
         }
-        let missing = || Error::SandboxNotFound(id.clone());
-        let spec = self.get(id).ok_or_else(missing)?.spec;
+        let spec = self.known(id)?.spec;
         let mut snapshots = self.snapshots.lock().unwrap();
         let below = spec
             .snapshot
@@ -477,28 +453,8 @@ impl Node for MemoryNode {
         self.snapshots.lock().unwrap().values().cloned().collect()
     }
 
-    fn paused(&self, id: &SandboxId) -> Option<Paused> {
-        self.sandboxes.lock().unwrap().get(id)?.paused
-    }
-
-    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .get(id)
-            .map(|memory| memory.status.clone())
-    }
-
-    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
-        for memory in self.sandboxes.lock().unwrap().values() {
-            let SandboxStatus { spec, state } = &memory.status;
-            if tenant.is_none_or(|tenant| *tenant == spec.tenant) {
-                each(Visited {
-                    paused: memory.paused,
-                    ..Visited::new(spec, *state)
-                });
-            }
-        }
+    fn statuses(&self) -> &StatusCache {
+        &self.statuses
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
@@ -513,19 +469,14 @@ impl Node for MemoryNode {
     }
 
     fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
-        self.sandboxes
-            .lock()
-            .unwrap()
-            .get(id)
-            .map_or(Vec::new(), |memory| memory.metrics.clone())
+        let reports = self.reports.lock().unwrap();
+        reports.get(id).map_or(Vec::new(), |r| r.metrics.clone())
     }
 
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
-        let sandboxes = self.sandboxes.lock().unwrap();
-        let memory = sandboxes
-            .get(id)
-            .ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-        Ok(memory.logs.clone())
+        self.known(id)?;
+        let reports = self.reports.lock().unwrap();
+        Ok(reports.get(id).map_or(Vec::new(), |r| r.logs.clone()))
     }
 
     fn events(&self) -> broadcast::Receiver<NodeEvent> {

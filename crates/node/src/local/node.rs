@@ -4,12 +4,12 @@ use std::{collections::HashMap, path::Path};
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    AddedLayer, Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused,
-    Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, Visited,
+    AddedLayer, Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent,
+    Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, StatusCache,
 };
 use soulbox_types::{
     ENVD_PORT, EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState,
-    TemplateId, TenantId, UnixMillis,
+    TemplateId, UnixMillis,
 };
 use tokio::sync::broadcast;
 
@@ -122,25 +122,12 @@ impl Node for LocalNode {
         in_task(self.owned()?.discard_in_task(id.clone())).await
     }
 
-    fn paused(&self, id: &SandboxId) -> Option<Paused> {
-        let entries = self.entries.lock();
-        entries
-            .get(id)
-            .filter(|e| e.is_shown() && e.state() == SandboxState::Paused)
-            .and_then(|e| e.paused)
-    }
-
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
         in_task(self.owned()?.set_deadline_in_task(id.clone(), deadline)).await
     }
 
-    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        let entries = self.entries.lock();
-        entries.get(id).filter(|e| e.is_shown()).map(Entry::status)
-    }
-
-    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
-        self.entries.lock().visit(tenant, each);
+    fn statuses(&self) -> &StatusCache {
+        &self.statuses
     }
 
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {

@@ -26,7 +26,7 @@ use std::{
 };
 
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
-use soulbox_runtime::{Node, NodeEvent};
+use soulbox_runtime::{Node, NodeEvent, StatusCache, StatusChange};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{EndReason, Limits, SandboxId, TemplateId, UnixMillis};
 use tokio::{sync::broadcast, task::JoinSet};
@@ -62,6 +62,9 @@ struct Model {
 struct ServerRun {
     node: Arc<LocalNode>,
     events: broadcast::Receiver<NodeEvent>,
+    /// Of what the node shows, as somebody elsewhere would have it.
+    copy: StatusCache,
+    changes: broadcast::Receiver<StatusChange>,
     calls: JoinSet<Answer>,
 }
 
@@ -162,8 +165,11 @@ impl Model {
         };
         let runtime = Arc::new(ModelRuntime(Arc::clone(&self.world)));
         let node = LocalNode::open(config, runtime).await.unwrap();
+        let (snapshot, changes) = node.statuses().subscribe();
         ServerRun {
             events: node.events(),
+            copy: StatusCache::copy_of(snapshot),
+            changes,
             node,
             calls: JoinSet::new(),
         }
@@ -229,6 +235,9 @@ impl Model {
     fn listen(&mut self, run: &mut ServerRun) {
         while let Some(answer) = run.calls.try_join_next() {
             self.take(answer.unwrap());
+        }
+        while let Ok(change) = run.changes.try_recv() {
+            run.copy.apply(change).unwrap();
         }
         while let Ok(event) = run.events.try_recv() {
             if let NodeEvent::Ended { id, reason, .. } = event {
@@ -306,6 +315,10 @@ impl Model {
             if !self.known.contains_key(&status.spec.id) {
                 return Err(format!("nobody asked for {}", status.spec.id));
             }
+        }
+        let (told, copied) = (all(run.node.statuses()), all(&run.copy));
+        if told != copied {
+            return Err(format!("{told:?} are told, and {copied:?} elsewhere"));
         }
         self.look_at_snapshots(run)?;
         for (id, known) in &mut self.known {
@@ -436,4 +449,18 @@ fn base() -> Template {
         start: None,
         created_at: UnixMillis::now(),
     }
+}
+
+/// Of each: id, state, how it is paused, and its end.
+fn all(statuses: &StatusCache) -> Vec<String> {
+    let mut all = Vec::new();
+    statuses.visit(None, &mut |visited| {
+        let (id, deadline) = (&visited.spec.id, visited.spec.deadline);
+        all.push(format!(
+            "{id} {:?} {:?} {deadline:?}",
+            visited.state, visited.paused
+        ));
+    });
+    all.sort();
+    all
 }

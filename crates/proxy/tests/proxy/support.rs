@@ -19,7 +19,7 @@ use hyper_util::{
 use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig};
 use soulbox_runtime::{
     DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats, Visited, Waker,
+    Snapshot, Stats, StatusCache, Visited, Waker,
 };
 use soulbox_types::{
     EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
@@ -40,9 +40,8 @@ pub(crate) fn id() -> SandboxId {
 
 #[derive(Debug)]
 pub(crate) struct FakeNode {
-    sandboxes: Mutex<HashMap<SandboxId, SandboxStatus>>,
+    statuses: StatusCache,
     ports: Mutex<HashMap<u16, SocketAddr>>,
-    paused: Mutex<Option<Paused>>,
     events: broadcast::Sender<NodeEvent>,
     /// How often all sandboxes were listed.
     pub(crate) lists: AtomicUsize,
@@ -74,14 +73,11 @@ impl FakeNode {
             created_at: UnixMillis::now(),
             deadline: UnixMillis::now().plus(Duration::from_mins(5)),
         };
-        let status = SandboxStatus {
-            spec: spec.into(),
-            state: SandboxState::Running,
-        };
+        let statuses = StatusCache::default();
+        statuses.set(SandboxStatus::new(spec, SandboxState::Running));
         Arc::new(Self {
-            sandboxes: Mutex::new(HashMap::from([(id(), status)])),
+            statuses,
             ports: Mutex::default(),
-            paused: Mutex::default(),
             events: broadcast::channel(16).0,
             lists: AtomicUsize::new(0),
         })
@@ -92,16 +88,17 @@ impl FakeNode {
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut SandboxSpec)) {
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        change(Arc::make_mut(&mut sandboxes.get_mut(&id()).unwrap().spec));
+        self.set(|status| change(Arc::make_mut(&mut status.spec)));
     }
 
-    fn set_state(&self, state: SandboxState) {
-        self.sandboxes.lock().unwrap().get_mut(&id()).unwrap().state = state;
+    fn set(&self, change: impl FnOnce(&mut SandboxStatus)) {
+        let mut status = self.get(&id()).unwrap();
+        change(&mut status);
+        self.statuses.set(status);
     }
 
     pub(crate) fn kill(&self) {
-        self.sandboxes.lock().unwrap().remove(&id());
+        self.statuses.remove(&id());
         drop(self.events.send(NodeEvent::Ended {
             id: id(),
             reason: EndReason::Killed,
@@ -134,10 +131,10 @@ impl Node for FakeNode {
         Err(Error::SandboxNotFound(id.clone()))
     }
     async fn pause(&self, _id: &SandboxId, keep: PauseMode) -> Result<()> {
-        self.set_state(SandboxState::Paused);
-        *self.paused.lock().unwrap() = Some(Paused {
-            kept: keep,
-            at: UnixMillis::now(),
+        let at = UnixMillis::now();
+        self.set(|status| {
+            status.state = SandboxState::Paused;
+            status.paused = Some(Paused { kept: keep, at });
         });
         drop(self.events.send(NodeEvent::Paused { id: id() }));
         Ok(())
@@ -148,11 +145,11 @@ impl Node for FakeNode {
         deadline: UnixMillis,
         want: PauseMode,
     ) -> Result<PauseMode> {
-        *self.paused.lock().unwrap() = None;
-        self.set_state(SandboxState::Running);
-        let mut sandboxes = self.sandboxes.lock().unwrap();
-        let spec = &mut sandboxes.get_mut(&id()).unwrap().spec;
-        Arc::make_mut(spec).deadline = deadline;
+        self.set(|status| {
+            status.state = SandboxState::Running;
+            status.paused = None;
+            Arc::make_mut(&mut status.spec).deadline = deadline;
+        });
         Ok(want)
     }
     async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
@@ -164,17 +161,12 @@ impl Node for FakeNode {
     fn snapshots(&self) -> Vec<Snapshot> {
         Vec::new()
     }
-    fn paused(&self, _id: &SandboxId) -> Option<Paused> {
-        *self.paused.lock().unwrap()
+    fn statuses(&self) -> &StatusCache {
+        &self.statuses
     }
-    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.sandboxes.lock().unwrap().get(id).cloned()
-    }
-    fn visit(&self, _tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
+    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
         self.lists.fetch_add(1, Ordering::SeqCst);
-        for status in self.sandboxes.lock().unwrap().values() {
-            each(Visited::new(&status.spec, status.state));
-        }
+        self.statuses.visit(tenant, each);
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
         if self.get(id).is_none() {

@@ -3,21 +3,18 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats, Visited,
+    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Result, SandboxStatus, Snapshot,
+    Stats, StatusCache,
 };
 use soulbox_types::{
     EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
-    TemplateId, TenantId, Tier, UnixMillis,
+    TemplateId, Tier, UnixMillis,
 };
 use tokio::{net::TcpStream, sync::broadcast};
 
@@ -26,7 +23,7 @@ pub(super) const ID: &str = "itest";
 /// One sandbox whose ports are listeners on loopback.
 #[derive(Debug)]
 pub(crate) struct FakeNode {
-    pub(super) alive: AtomicBool,
+    statuses: StatusCache,
     pub(super) ports: Mutex<HashMap<u16, SocketAddr>>,
     events: broadcast::Sender<NodeEvent>,
 }
@@ -41,16 +38,20 @@ impl FakeNode {
     }
 
     fn new(alive: bool) -> Arc<Self> {
+        let statuses = StatusCache::default();
+        if alive {
+            statuses.set(SandboxStatus::new(spec(), SandboxState::Running));
+        }
         Arc::new(Self {
-            alive: AtomicBool::new(alive),
+            statuses,
             ports: Mutex::default(),
             events: broadcast::channel(8).0,
         })
     }
 
     pub(super) fn kill(&self) {
-        self.alive.store(false, Ordering::SeqCst);
         let id = ID.parse().unwrap();
+        self.statuses.remove(&id);
         drop(self.events.send(NodeEvent::Ended {
             id,
             reason: EndReason::Killed,
@@ -102,38 +103,8 @@ impl Node for FakeNode {
     fn snapshots(&self) -> Vec<Snapshot> {
         Vec::new()
     }
-    fn paused(&self, _id: &SandboxId) -> Option<Paused> {
-        None
-    }
-    fn get(&self, id: &SandboxId) -> Option<SandboxStatus> {
-        self.list().into_iter().find(|status| status.spec.id == *id)
-    }
-    fn visit(&self, _tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
-        if !self.alive.load(Ordering::SeqCst) {
-            return;
-        }
-        let spec = SandboxSpec {
-            id: ID.parse().unwrap(),
-            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            tier: Tier::default(),
-            template: "base".parse().unwrap(),
-            build: None,
-            purpose: soulbox_types::Purpose::User,
-            alias: None,
-            limits: Limits::default(),
-            env: BTreeMap::new(),
-            metadata: BTreeMap::new(),
-            network: NetworkPolicy::default(),
-            lifecycle: soulbox_types::Lifecycle::default(),
-            snapshot: None,
-            volumes: Vec::new(),
-            access_token: None,
-            traffic_token: None,
-            node_token: Secret::new("node"),
-            created_at: UnixMillis(0),
-            deadline: UnixMillis(u64::MAX),
-        };
-        each(Visited::new(&spec.into(), SandboxState::Running));
+    fn statuses(&self) -> &StatusCache {
+        &self.statuses
     }
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
         let closed = || Error::PortClosed {
@@ -156,5 +127,29 @@ impl Node for FakeNode {
     }
     fn events(&self) -> broadcast::Receiver<NodeEvent> {
         self.events.subscribe()
+    }
+}
+
+fn spec() -> SandboxSpec {
+    SandboxSpec {
+        id: ID.parse().unwrap(),
+        tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+        tier: Tier::default(),
+        template: "base".parse().unwrap(),
+        build: None,
+        purpose: soulbox_types::Purpose::User,
+        alias: None,
+        limits: Limits::default(),
+        env: BTreeMap::new(),
+        metadata: BTreeMap::new(),
+        network: NetworkPolicy::default(),
+        lifecycle: soulbox_types::Lifecycle::default(),
+        snapshot: None,
+        volumes: Vec::new(),
+        access_token: None,
+        traffic_token: None,
+        node_token: Secret::new("node"),
+        created_at: UnixMillis(0),
+        deadline: UnixMillis(u64::MAX),
     }
 }
