@@ -6,11 +6,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../control/tests/support/memory_builds.rs"]
-mod memory_builds;
-#[path = "../../control/tests/support/memory_node.rs"]
-#[allow(dead_code, reason = "each test crate uses a part of it")]
-mod memory_node;
 #[path = "support/world.rs"]
 #[allow(dead_code, reason = "each test crate uses a part of it")]
 mod support;

@@ -7,10 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../../control/tests/support/memory_builds.rs"]
-mod memory_builds;
-#[path = "../../control/tests/support/memory_node.rs"]
-mod memory_node;
 #[path = "support/world.rs"]
 mod world;
 

@@ -7,19 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/memory_builds.rs"]
-mod memory_builds;
-#[path = "support/memory_node.rs"]
-mod memory_node;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use memory_builds::MemoryBuilds;
-use memory_node::MemoryNode;
 use soulbox_build::{Base, Credentials, Step, StepKind};
 use soulbox_control::{
     Access, Asked, BaseDefinition, BuildConfig, BuildDefinition, BuildLogPage, BuildRequest,
@@ -29,6 +22,7 @@ use soulbox_control::{
 use soulbox_runtime::{LogLevel, Node};
 use soulbox_store::Store;
 use soulbox_template::Template;
+use soulbox_testkit::{MemoryBuilds, MemoryNode};
 use soulbox_types::{Limits, NetworkPolicy, SandboxId, Secret, UnixMillis};
 use tempfile::TempDir;
 

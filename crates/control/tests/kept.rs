@@ -7,9 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "support/memory_node.rs"]
-mod memory_node;
-
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -17,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-use memory_node::MemoryNode;
 use soulbox_control::{
     Control, ControlConfig, CreateRequest, Error, EventFilter, LifecycleRequest, MountRequest,
     Resources, TemplateInfo, Tenant, volume::Volumes,
 };
 use soulbox_runtime::{Node, Remedy};
 use soulbox_store::{Error as StoreError, Store};
+use soulbox_testkit::MemoryNode;
 use soulbox_types::{Limits, NetworkPolicy, SandboxId, Secret, UnixMillis};
 use tempfile::TempDir;
 

@@ -100,7 +100,7 @@ impl Drop for EntryMut<'_> {
 mod tests {
     use std::path::Path;
 
-    use soulbox_types::{Purpose, SandboxSpec, SandboxState, Secret, UnixMillis};
+    use soulbox_types::{Purpose, SandboxSpec, SandboxState, UnixMillis};
 
     use super::*;
     use crate::folder::Folder;
@@ -112,23 +112,9 @@ mod tests {
         let spec = SandboxSpec {
             id: id.parse().unwrap(),
             tenant: tenant.parse().unwrap(),
-            tier: soulbox_types::Tier::default(),
-            template: "base".parse().unwrap(),
-            build: None,
-            purpose: Purpose::User,
-            alias: None,
-            limits: soulbox_types::Limits::default(),
-            env: std::collections::BTreeMap::new(),
-            metadata: std::collections::BTreeMap::new(),
-            network: soulbox_types::NetworkPolicy::default(),
-            lifecycle: soulbox_types::Lifecycle::default(),
-            snapshot: None,
-            volumes: Vec::new(),
-            access_token: None,
-            traffic_token: None,
-            node_token: Secret::new("node"),
             created_at: UnixMillis(1),
             deadline: UnixMillis(2),
+            ..soulbox_testkit::spec()
         };
         let folder = Folder::new(Path::new("/nowhere"), &spec.id);
         Entry::new(spec, SandboxState::Running, folder)

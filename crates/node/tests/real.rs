@@ -16,8 +16,8 @@ use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{Error, Node, PoolKey, Reservation, ReservationSource, ReserveRequest};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, PauseMode, Purpose, SandboxId, SandboxSpec,
-    Secret, StartCommand, TemplateId, UnixMillis, guest::OverlaySpec,
+    EndReason, Limits, PauseMode, Purpose, SandboxId, SandboxSpec, Secret, StartCommand,
+    TemplateId, UnixMillis, guest::OverlaySpec,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -118,27 +118,12 @@ impl World {
     }
 
     fn spec(&self) -> SandboxSpec {
-        let now = UnixMillis::now();
         SandboxSpec {
-            id: SandboxId::random(),
-            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            tier: soulbox_types::Tier::default(),
             template: self.template.id.clone(),
-            build: None,
-            purpose: Purpose::User,
-            alias: None,
             limits: self.template.limits,
             env: [("MINE".to_owned(), "yes".to_owned())].into(),
-            metadata: [].into(),
-            network: NetworkPolicy::default(),
-            lifecycle: Lifecycle::default(),
-            snapshot: None,
-            volumes: Vec::new(),
             access_token: Some(Secret::random()),
-            traffic_token: None,
-            node_token: Secret::random(),
-            created_at: now,
-            deadline: now.plus(Duration::from_mins(5)),
+            ..soulbox_testkit::spec()
         }
     }
 

@@ -131,7 +131,6 @@ mod tests {
     use soulbox_types::Limits;
 
     use super::*;
-    use crate::running::FakeNode;
 
     async fn control(dir: &Path) -> Arc<Control> {
         let store = Store::open(&dir.join(DATABASE)).await.unwrap();
@@ -147,9 +146,13 @@ mod tests {
             webhooks: soulbox_control::WebhookConfig::default(),
             builds: None,
         };
-        Control::open(config, store, FakeNode::without_sandbox())
-            .await
-            .unwrap()
+        Control::open(
+            config,
+            store,
+            Arc::new(soulbox_testkit::MemoryNode::default()),
+        )
+        .await
+        .unwrap()
     }
 
     #[tokio::test]

@@ -139,9 +139,4 @@ pub(crate) async fn run(
 }
 
 #[cfg(test)]
-mod fake_node;
-#[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-pub(crate) use fake_node::FakeNode;

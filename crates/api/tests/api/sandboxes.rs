@@ -20,7 +20,7 @@ async fn get_shows_everything_and_accepts_the_old_form_of_the_id() {
     let id = made.sandbox_id();
     world
         .node
-        .set_created_at(&id, UnixMillis(1_800_000_000_000));
+        .change(&id, |spec| spec.created_at = UnixMillis(1_800_000_000_000));
     world
         .node
         .set_deadline(&id, UnixMillis(1_900_000_000_123))
@@ -183,9 +183,9 @@ async fn lists_are_filtered_ordered_and_paged() {
     for (n, app) in ["a", "b", "a"].iter().enumerate() {
         let body = json!({"templateID": "base", "metadata": {"app": app, "a b": "c&d=é"}});
         let id = world.post("/v2/sandboxes", &body).await.sandbox_id();
-        world
-            .node
-            .set_created_at(&id, UnixMillis(1_800_000_000_000 + 1000 * n as u64));
+        world.node.change(&id, |spec| {
+            spec.created_at = UnixMillis(1_800_000_000_000 + 1000 * n as u64);
+        });
         ids.push(id.to_string());
     }
     let listed = |answer: &Answer| -> Vec<String> {

@@ -16,7 +16,7 @@ use soulbox_types::{Limits, SandboxId, Secret, UnixMillis};
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-use crate::{memory_builds::MemoryBuilds, memory_node::MemoryNode};
+use soulbox_testkit::{MemoryBuilds, MemoryNode};
 
 pub(crate) const BASE_ID: &str = "basebasebasebasebase";
 pub(crate) const BASE_BUILD: &str = "01890a5d-ac96-774b-bcce-b302099a8057";

@@ -23,10 +23,7 @@ use soulbox_machine::{Instance, MachineConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
 use soulbox_runtime::{LogLevel, Node};
 use soulbox_template::{Template, Templates};
-use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
-    TemplateId, TenantId, UnixMillis,
-};
+use soulbox_types::{EndReason, Limits, SandboxSpec, TemplateId, TenantId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -198,27 +195,12 @@ impl Machine {
     }
 
     async fn tell(&self, template: &Template, command: CommandSpec) -> String {
-        let now = UnixMillis::now();
         let spec = SandboxSpec {
-            id: SandboxId::random(),
             tenant: tenant(),
-            tier: soulbox_types::Tier::default(),
             template: template.id.clone(),
             build: Some(template.build_id.clone()),
-            purpose: Purpose::User,
-            snapshot: None,
-            volumes: Vec::new(),
-            alias: None,
             limits: template.limits,
-            env: [].into(),
-            metadata: [].into(),
-            network: NetworkPolicy::default(),
-            lifecycle: Lifecycle::default(),
-            access_token: None,
-            traffic_token: None,
-            node_token: Secret::random(),
-            created_at: now,
-            deadline: now.plus(Duration::from_mins(5)),
+            ..soulbox_testkit::spec()
         };
         self.node.create(spec.clone()).await.unwrap();
         let node = Arc::clone(&self.node) as Arc<dyn Node>;

@@ -67,7 +67,9 @@ async fn set_timeout_moves_the_end_both_ways_but_not_past_the_longest_life() {
         .unwrap();
     let created = world.node.get(&id).unwrap().spec.created_at;
     assert_eq!(world.deadline(&id), created.plus(DAY));
-    world.node.set_created_at(&id, UnixMillis(0));
+    world
+        .node
+        .change(&id, |spec| spec.created_at = UnixMillis(0));
     let exceeded = world
         .control
         .set_timeout(&world.tenant, &id, 10)

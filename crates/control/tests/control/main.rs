@@ -10,8 +10,6 @@ mod creating;
 mod deadlines;
 mod ending;
 mod keys;
-#[path = "../support/memory_node.rs"]
-mod memory_node;
 mod restarts;
 mod tiers;
 mod world;
@@ -23,13 +21,13 @@ use std::{
     time::Duration,
 };
 
-use memory_node::{MemoryNode, Moment};
 use soulbox_control::{
     Access, Control, ControlConfig, CreateRequest, Error, Event, EventFilter, IdempotencyKey,
     LifecycleRequest, Resources, TemplateInfo, Tenant,
 };
 use soulbox_runtime::{Error as NodeError, Node, NotWoken};
 use soulbox_store::{EndRow, KeyRow, SandboxRow, Store};
+use soulbox_testkit::{MemoryNode, Moment};
 use soulbox_types::{
     EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, Secret, TenantId, Tier,
     UnixMillis,

@@ -159,25 +159,10 @@ pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool)
 
 pub(crate) fn stray(tenant: TenantId) -> SandboxSpec {
     SandboxSpec {
-        id: SandboxId::random(),
         tenant,
-        tier: soulbox_types::Tier::default(),
         template: "basebasebasebasebase".parse().unwrap(),
-        build: None,
-        purpose: soulbox_types::Purpose::User,
-        alias: None,
-        limits: Limits::default(),
-        env: BTreeMap::new(),
-        metadata: BTreeMap::new(),
-        network: NetworkPolicy::default(),
-        lifecycle: soulbox_types::Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
-        access_token: None,
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: UnixMillis::now(),
         deadline: UnixMillis::now().plus(DAY),
+        ..soulbox_testkit::spec()
     }
 }
 

@@ -15,10 +15,7 @@ use soulbox_jail::Jail;
 use soulbox_machine::{Instance, Machine, MachineConfig, Trial, trial};
 use soulbox_runtime::{Disk, Error, NewSandbox, Origin, Running, Runtime};
 use soulbox_template::Template;
-use soulbox_types::{
-    ENVD_PORT, Limits, NetworkPolicy, SandboxSpec, Secret, TemplateId, UnixMillis,
-    guest::OverlaySpec,
-};
+use soulbox_types::{ENVD_PORT, Limits, SandboxSpec, TemplateId, UnixMillis, guest::OverlaySpec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub(crate) struct Fixture {
@@ -145,27 +142,10 @@ impl Fixture {
     }
 
     pub(crate) fn spec(&self) -> SandboxSpec {
-        let now = UnixMillis::now();
         let spec = SandboxSpec {
-            id: soulbox_types::SandboxId::random(),
-            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            tier: soulbox_types::Tier::default(),
             template: self.template.id.clone(),
-            build: None,
-            purpose: soulbox_types::Purpose::User,
-            alias: None,
             limits: self.template.limits,
-            env: [].into(),
-            metadata: [].into(),
-            network: NetworkPolicy::default(),
-            lifecycle: soulbox_types::Lifecycle::default(),
-            snapshot: None,
-            volumes: Vec::new(),
-            access_token: None,
-            traffic_token: None,
-            node_token: Secret::random(),
-            created_at: now,
-            deadline: now.plus(Duration::from_mins(5)),
+            ..soulbox_testkit::spec()
         };
         fs::create_dir_all(self.path().join("sandboxes").join(spec.id.as_str())).unwrap();
         spec

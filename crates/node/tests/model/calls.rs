@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{Error, Node};
 use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, OnTimeout, PauseMode, Purpose, SandboxId,
-    SandboxSpec, Secret, TemplateId, UnixMillis,
+    EndReason, Lifecycle, OnTimeout, PauseMode, SandboxId, SandboxSpec, TemplateId, UnixMillis,
 };
 
 use crate::{
@@ -100,28 +99,13 @@ impl Model {
             _ => OnTimeout::Kill,
         };
         SandboxSpec {
-            id: SandboxId::random(),
-            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            tier: soulbox_types::Tier::default(),
-            template: "base".parse().unwrap(),
-            build: None,
-            purpose: Purpose::User,
-            alias: None,
-            limits: Limits::default(),
-            env: [].into(),
-            metadata: [].into(),
-            network: NetworkPolicy::default(),
             lifecycle: Lifecycle {
                 on_timeout,
                 ..Lifecycle::default()
             },
             snapshot,
-            volumes: Vec::new(),
-            access_token: None,
-            traffic_token: None,
-            node_token: Secret::random(),
-            created_at: UnixMillis::now(),
             deadline: self.deadline(),
+            ..soulbox_testkit::spec()
         }
     }
 

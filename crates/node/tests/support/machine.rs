@@ -429,26 +429,14 @@ pub(crate) fn quarantine_dir(folder: &Path) -> PathBuf {
 }
 
 pub(crate) fn spec(life: Duration) -> SandboxSpec {
-    let now = UnixMillis::now();
+    let plain = soulbox_testkit::spec();
     SandboxSpec {
-        id: SandboxId::random(),
-        tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-        tier: Tier::default(),
         template: TEMPLATE.parse().unwrap(),
-        build: None,
-        purpose: Purpose::User,
         alias: Some("base".into()),
-        limits: Limits::default(),
         env: [("KEY".to_owned(), "value".to_owned())].into(),
         metadata: [("who".to_owned(), "测试".to_owned())].into(),
-        network: NetworkPolicy::default(),
-        lifecycle: soulbox_types::Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
         access_token: Some(Secret::random()),
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: now,
-        deadline: now.plus(life),
+        deadline: plain.created_at.plus(life),
+        ..plain
     }
 }

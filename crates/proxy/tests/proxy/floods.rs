@@ -213,7 +213,7 @@ async fn the_connection_into_a_sandbox_ends_with_it_whatever_the_client_does() {
     assert_eq!(answer.status(), 200);
     assert_eq!(open.load(SeqCst), 1);
 
-    world.node.kill();
+    world.kill();
     within(async {
         while open.load(SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -251,7 +251,7 @@ async fn an_upgraded_connection_into_a_sandbox_ends_with_it() {
     );
     client.write_all(request.as_bytes()).await.unwrap();
     read_until(&mut client, "\r\n\r\n").await;
-    world.node.kill();
+    world.kill();
     within(is_closed).await.unwrap();
 }
 

@@ -37,7 +37,7 @@ async fn mirror(world: &World, port: u16) {
 }
 
 fn make_private(world: &World) {
-    world.node.change(|spec| {
+    world.node.change(&id(), |spec| {
         spec.network.allow_public_traffic = Some(false);
         spec.traffic_token = Some(Secret::new("traffic"));
     });
@@ -60,7 +60,7 @@ async fn ports_of_a_sandbox_that_is_not_public_ask_for_its_token() {
     assert!(answer.contains("traffic\r\n"), "it is passed on: {answer}");
     assert!(ask(&world, 49983, "").await.ends_with("ok"), "envd's port");
 
-    world.node.change(|spec| spec.traffic_token = None);
+    world.node.change(&id(), |spec| spec.traffic_token = None);
     let answer = ask(&world, 8080, "").await;
     assert!(answer.starts_with("HTTP/1.1 403"), "no token, no entry");
 }
@@ -86,7 +86,7 @@ async fn a_masked_host_is_what_the_server_sees() {
     let mask = "custom.example.com:${PORT}".to_owned();
     world
         .node
-        .change(|spec| spec.network.mask_request_host = Some(mask));
+        .change(&id(), |spec| spec.network.mask_request_host = Some(mask));
     let answer = ask(&world, 8080, "X-Forwarded-Host: forged\r\n").await;
     let seen = answer.to_ascii_lowercase();
     assert!(
@@ -139,7 +139,7 @@ async fn https_ports_are_spoken_to_with_tls_whatever_their_certificate() {
         .await;
     world
         .node
-        .change(|spec| spec.network.https_ports = vec![8443, 8080]);
+        .change(&id(), |spec| spec.network.https_ports = vec![8443, 8080]);
     assert!(ask(&world, 8443, "").await.ends_with("ok"));
     let answer = ask(&world, 8080, "").await;
     assert!(answer.starts_with("HTTP/1.1 502"), "no TLS: {answer}");

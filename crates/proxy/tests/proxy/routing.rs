@@ -95,7 +95,7 @@ async fn a_killed_sandbox_is_not_found_with_the_very_next_request() {
     world.canned(8080, OK).await;
     let host = format!("8080-{ID}.sbx.localhost");
     assert!(world.get(&host, "/").await.ends_with("ok"));
-    world.node.kill();
+    world.kill();
     let answer = world.get(&host, "/").await;
     assert!(answer.contains("The sandbox was not found"), "{answer}");
 }

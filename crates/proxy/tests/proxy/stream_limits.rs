@@ -87,6 +87,6 @@ async fn a_request_that_waits_for_a_permit_fails_at_once_when_the_sandbox_ends()
         answer = &mut next => panic!("{answer}"),
         () = tokio::time::sleep(std::time::Duration::from_millis(50)) => {}
     }
-    world.node.kill();
+    world.kill();
     assert!(within(next).await.starts_with("HTTP/1.1 502"));
 }

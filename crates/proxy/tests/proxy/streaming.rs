@@ -52,7 +52,7 @@ async fn killing_the_sandbox_aborts_an_http1_stream_without_a_final_chunk() {
     world.server(8080, endless).await;
     let mut client = ask(&world, "").await;
     read_until(&mut client, "hello\r\n").await;
-    world.node.kill();
+    world.kill();
     let rest = rest(&mut client).await;
     assert!(!rest.contains("0\r\n\r\n"), "a polite end: {rest:?}");
     assert_eq!(world.proxy.counters().snapshot().cut, 1);
@@ -92,7 +92,7 @@ async fn killing_the_sandbox_resets_an_http2_stream_and_spares_the_connection() 
     let mut answer = within(sender.send_request(request())).await.unwrap();
     let frame = within(answer.frame()).await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), "hello");
-    world.node.kill();
+    world.kill();
     let error = within(answer.frame()).await.unwrap().unwrap_err();
     let reason = std::error::Error::source(&error)
         .map(ToString::to_string)
@@ -127,7 +127,7 @@ async fn an_upgrade_carries_bytes_in_both_directions_and_is_cut_with_the_sandbox
         client.write_all(word.as_bytes()).await.unwrap();
         assert_eq!(read_until(&mut client, word).await, word);
     }
-    world.node.kill();
+    world.kill();
     assert_eq!(rest(&mut client).await, "");
 }
 

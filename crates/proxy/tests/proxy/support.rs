@@ -1,34 +1,19 @@
 //! A node in memory whose ports are real listeners on loopback, and a listener in front.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
 use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig};
-use soulbox_runtime::{
-    DynStream, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, Result, SandboxStatus,
-    Snapshot, Stats, StatusCache, Visited, Waker,
-};
-use soulbox_types::{
-    EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, Secret,
-    TemplateId, TenantId, Tier, UnixMillis,
-};
+use soulbox_runtime::{Node, Waker};
+use soulbox_testkit::MemoryNode;
+use soulbox_types::{EndReason, Lifecycle, SandboxId, SandboxSpec, Secret};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::broadcast,
 };
 
 pub(crate) const ID: &str = "itest";
@@ -38,174 +23,32 @@ pub(crate) fn id() -> SandboxId {
     ID.parse().unwrap()
 }
 
-#[derive(Debug)]
-pub(crate) struct FakeNode {
-    statuses: StatusCache,
-    ports: Mutex<HashMap<u16, SocketAddr>>,
-    events: broadcast::Sender<NodeEvent>,
-    /// How often all sandboxes were listed.
-    pub(crate) lists: AtomicUsize,
-}
-
-impl FakeNode {
-    pub(crate) fn with_one_sandbox() -> Arc<Self> {
-        let spec = SandboxSpec {
-            id: id(),
-            tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
-            tier: Tier::default(),
-            template: "base".parse().unwrap(),
-            build: None,
-            purpose: soulbox_types::Purpose::User,
-            alias: None,
-            limits: Limits::default(),
-            env: BTreeMap::new(),
-            metadata: BTreeMap::new(),
-            network: NetworkPolicy::default(),
-            snapshot: None,
-            volumes: Vec::new(),
-            lifecycle: soulbox_types::Lifecycle {
-                auto_resume: true,
-                ..soulbox_types::Lifecycle::default()
-            },
-            access_token: Some(Secret::new(TOKEN)),
-            traffic_token: None,
-            node_token: Secret::random(),
-            created_at: UnixMillis::now(),
-            deadline: UnixMillis::now().plus(Duration::from_mins(5)),
-        };
-        let statuses = StatusCache::default();
-        statuses.set(SandboxStatus::new(spec, SandboxState::Running));
-        Arc::new(Self {
-            statuses,
-            ports: Mutex::default(),
-            events: broadcast::channel(16).0,
-            lists: AtomicUsize::new(0),
-        })
-    }
-
-    pub(crate) fn open(&self, port: u16, address: SocketAddr) {
-        self.ports.lock().unwrap().insert(port, address);
-    }
-
-    pub(crate) fn change(&self, change: impl FnOnce(&mut SandboxSpec)) {
-        self.set(|status| change(Arc::make_mut(&mut status.spec)));
-    }
-
-    fn set(&self, change: impl FnOnce(&mut SandboxStatus)) {
-        let mut status = self.get(&id()).unwrap();
-        change(&mut status);
-        self.statuses.set(status);
-    }
-
-    pub(crate) fn kill(&self) {
-        self.statuses.remove(&id());
-        drop(self.events.send(NodeEvent::Ended {
-            id: id(),
-            reason: EndReason::Killed,
-            detail: String::new(),
-        }));
-    }
-}
-
-#[async_trait]
-impl Node for FakeNode {
-    async fn export(
-        &self,
-        id: &SandboxId,
-        _: &std::path::Path,
-    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-
-    async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
-        Err(Error::SandboxNotFound(spec.id))
-    }
-    async fn destroy(&self, _id: &SandboxId, _reason: EndReason) -> Result<()> {
-        self.kill();
-        Ok(())
-    }
-    async fn set_deadline(&self, id: &SandboxId, _deadline: UnixMillis) -> Result<()> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-    async fn set_network(&self, id: &SandboxId, _network: NetworkPolicy) -> Result<()> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-    async fn pause(&self, _id: &SandboxId, keep: PauseMode) -> Result<()> {
-        let at = UnixMillis::now();
-        self.set(|status| {
-            status.state = SandboxState::Paused;
-            status.paused = Some(Paused { kept: keep, at });
-        });
-        drop(self.events.send(NodeEvent::Paused { id: id() }));
-        Ok(())
-    }
-    async fn resume(
-        &self,
-        _id: &SandboxId,
-        deadline: UnixMillis,
-        want: PauseMode,
-    ) -> Result<PauseMode> {
-        self.set(|status| {
-            status.state = SandboxState::Running;
-            status.paused = None;
-            Arc::make_mut(&mut status.spec).deadline = deadline;
-        });
-        Ok(want)
-    }
-    async fn snapshot(&self, id: &SandboxId, _snapshot: TemplateId) -> Result<Snapshot> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-    async fn delete_snapshot(&self, _snapshot: &TemplateId) -> Result<()> {
-        Ok(())
-    }
-    fn snapshots(&self) -> Vec<Snapshot> {
-        Vec::new()
-    }
-    fn statuses(&self) -> &StatusCache {
-        &self.statuses
-    }
-    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
-        self.lists.fetch_add(1, Ordering::SeqCst);
-        self.statuses.visit(tenant, each);
-    }
-    async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
-        if self.get(id).is_none() {
-            return Err(Error::SandboxNotFound(id.clone()));
-        }
-        let closed = || Error::PortClosed {
-            id: id.clone(),
-            port,
-        };
-        let address = self
-            .ports
-            .lock()
-            .unwrap()
-            .get(&port)
-            .copied()
-            .ok_or_else(closed)?;
-        Ok(Box::new(
-            TcpStream::connect(address).await.map_err(|_| closed())?,
-        ))
-    }
-    async fn stats(&self, _id: &SandboxId) -> Result<Stats> {
-        Ok(Stats::default())
-    }
-    fn metrics(&self, _id: &SandboxId) -> Vec<MetricSample> {
-        Vec::new()
-    }
-    async fn logs(&self, _id: &SandboxId) -> Result<Vec<LogEntry>> {
-        Ok(Vec::new())
-    }
-    fn events(&self) -> broadcast::Receiver<NodeEvent> {
-        self.events.subscribe()
-    }
+fn node_with_one_sandbox() -> Arc<MemoryNode> {
+    let node = MemoryNode::default();
+    let plain = soulbox_testkit::spec();
+    node.add(SandboxSpec {
+        id: id(),
+        lifecycle: Lifecycle {
+            auto_resume: true,
+            ..plain.lifecycle
+        },
+        access_token: Some(Secret::new(TOKEN)),
+        ..plain
+    });
+    Arc::new(node)
 }
 
 /// A sandbox, the proxy before it, and the address where the proxy listens.
 pub(crate) struct World {
-    pub(crate) node: Arc<FakeNode>,
+    pub(crate) node: Arc<MemoryNode>,
     pub(crate) proxy: Proxy,
     pub(crate) address: SocketAddr,
+}
+
+impl World {
+    pub(crate) fn kill(&self) {
+        self.node.end(&id(), EndReason::Killed, "");
+    }
 }
 
 pub(crate) async fn world() -> World {
@@ -213,20 +56,20 @@ pub(crate) async fn world() -> World {
 }
 
 pub(crate) async fn world_with(config: ProxyConfig) -> World {
-    let node = FakeNode::with_one_sandbox();
+    let node = node_with_one_sandbox();
     let proxy = Proxy::new(Arc::clone(&node) as Arc<dyn Node>, config);
     world_of(node, proxy).await
 }
 
 /// With this waker.
 pub(crate) async fn world_with_waker(waker: Arc<dyn Waker>) -> World {
-    let node = FakeNode::with_one_sandbox();
+    let node = node_with_one_sandbox();
     let config = ProxyConfig::new("sbx.localhost");
     let proxy = Proxy::with_waker(Arc::clone(&node) as Arc<dyn Node>, Some(waker), config);
     world_of(node, proxy).await
 }
 
-async fn world_of(node: Arc<FakeNode>, proxy: Proxy) -> World {
+async fn world_of(node: Arc<MemoryNode>, proxy: Proxy) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = proxy.clone();

@@ -8,6 +8,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use soulbox_proxy::StreamLimits;
+use soulbox_runtime::Node;
+use soulbox_testkit::MemoryNode;
+use soulbox_types::{EndReason, SandboxSpec};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -19,18 +22,23 @@ mod connection_limits;
 mod reuse;
 mod write_timeout;
 
-use super::{
-    fake_node::{FakeNode, ID},
-    *,
-};
+use super::*;
 use crate::{listen::bind, tls};
 
+const ID: &str = "itest";
+
 struct World {
-    node: Arc<FakeNode>,
+    node: Arc<MemoryNode>,
     addresses: Addresses,
     stop: oneshot::Sender<()>,
     server: tokio::task::JoinHandle<()>,
     dir: tempfile::TempDir,
+}
+
+impl World {
+    fn kill(&self) {
+        self.node.end(&ID.parse().unwrap(), EndReason::Killed, "");
+    }
 }
 
 fn world() -> World {
@@ -62,7 +70,11 @@ fn world_with(limits: ConnectionLimits) -> World {
         admin: Some(bind(any, "--admin").unwrap()),
     };
     let addresses = listeners.addresses().unwrap();
-    let node = FakeNode::with_one_sandbox();
+    let node = Arc::new(MemoryNode::default());
+    node.add(SandboxSpec {
+        id: ID.parse().unwrap(),
+        ..soulbox_testkit::spec()
+    });
     let api = Router::new()
         .route("/health", get(async || "healthy"))
         .route(
@@ -113,10 +125,7 @@ impl World {
     async fn inside(&self, port: u16, answer: &'static str) -> mpsc::UnboundedReceiver<()> {
         let (reached, requests) = mpsc::unbounded_channel();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        self.node
-            .ports
-            .lock()
-            .insert(port, listener.local_addr().unwrap());
+        self.node.open(port, listener.local_addr().unwrap());
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let reached = reached.clone();
@@ -342,7 +351,7 @@ async fn a_killed_sandbox_resets_the_stream_through_tls_too() {
     while !seen.ends_with(b"start\r\n") {
         seen.push(within(stream.read_u8()).await.unwrap());
     }
-    world.node.kill();
+    world.kill();
     let mut rest = Vec::new();
     drop(within(stream.read_to_end(&mut rest)).await);
     assert!(!rest.windows(5).any(|w| w == b"0\r\n\r\n"), "{rest:?}");

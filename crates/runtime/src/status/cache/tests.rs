@@ -1,9 +1,6 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use soulbox_types::{
-    Lifecycle, Limits, NetworkPolicy, PauseMode, Purpose, SandboxSpec, SandboxState, Secret, Tier,
-    UnixMillis,
-};
+use soulbox_types::{PauseMode, SandboxSpec, SandboxState, UnixMillis};
 
 use super::*;
 use crate::Paused;
@@ -15,23 +12,9 @@ fn running(id: &str, tenant: &str) -> SandboxStatus {
     let spec = SandboxSpec {
         id: id.parse().unwrap(),
         tenant: tenant.parse().unwrap(),
-        tier: Tier::default(),
-        template: "base".parse().unwrap(),
-        build: None,
-        purpose: Purpose::User,
-        alias: None,
-        limits: Limits::default(),
-        env: BTreeMap::new(),
-        metadata: BTreeMap::new(),
-        network: NetworkPolicy::default(),
-        lifecycle: Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
-        access_token: None,
-        traffic_token: None,
-        node_token: Secret::new("node"),
         created_at: UnixMillis(1),
         deadline: UnixMillis(2),
+        ..soulbox_testkit::spec()
     };
     SandboxStatus::new(spec, SandboxState::Running)
 }

@@ -179,7 +179,7 @@ async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
     let world = limited_to(1);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let inside = listener.local_addr().unwrap();
-    world.node.ports.lock().insert(8080, inside);
+    world.node.open(8080, inside);
     tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
         drop(socket.read(&mut [0; 4096]).await);
@@ -203,7 +203,7 @@ async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
 pub(super) async fn connect_without_reading(world: &World, upgrade: &str) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let inside = listener.local_addr().unwrap();
-    world.node.ports.lock().insert(8080, inside);
+    world.node.open(8080, inside);
     let head = if upgrade.is_empty() {
         "HTTP/1.1 200 OK\r\n\r\n"
     } else {

@@ -94,7 +94,7 @@ async fn a_sandbox_that_dies_before_it_answers_leaves_the_connection_usable() {
         let host = format!("8080-{ID}.sbx.localhost");
         let mut client = send(&world, &host, "/", first).await;
         within(inside.recv()).await.unwrap();
-        world.node.kill();
+        world.kill();
         if first.contains("Expect") {
             let mut proceed = [0; 25];
             within(client.read_exact(&mut proceed)).await.unwrap();

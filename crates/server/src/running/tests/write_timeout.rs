@@ -52,7 +52,7 @@ async fn streams_whose_client_gives_no_window_do_not_outlive_their_sandbox_and_t
         answers.push(within(sender.send_request(get(&uri))).await.unwrap());
     }
     until_streams_are(&world, 5).await;
-    world.node.kill();
+    world.kill();
     a_minute_later_none_is_left(&world).await;
     // The client gets a reset, and goes on with the same connection.
     for answer in answers {
@@ -69,7 +69,7 @@ async fn a_connection_whose_client_does_not_read_does_not_outlive_the_sandbox_it
     let world = limited_to(8);
     let _client = connect_without_reading(&world, "").await;
     until_streams_are(&world, 1).await;
-    world.node.kill();
+    world.kill();
     a_minute_later_none_is_left(&world).await;
 }
 

@@ -4,13 +4,14 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use soulbox_build::{
     Base, BuildFailure, BuildLog, BuildRequest, Builds, FilesError, StepKind, Upload,
 };
@@ -20,24 +21,23 @@ use soulbox_types::{StartCommand, TenantId, UnixMillis};
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const MOST_BYTES: u64 = 1000;
+pub const MOST_BYTES: u64 = 1000;
 
 #[derive(Debug)]
-pub(crate) struct MemoryBuilds {
-    pub(crate) templates: Arc<Templates>,
+pub struct MemoryBuilds {
+    pub templates: Arc<Templates>,
     /// A test that holds it for writing holds up every build, after its first line.
-    pub(crate) gate: RwLock<()>,
+    pub gate: RwLock<()>,
     files: Mutex<HashMap<(TenantId, String), Vec<u8>>>,
     requests: Mutex<Vec<BuildRequest>>,
     /// What was to be kept, each time.
     kept: Mutex<Vec<Vec<String>>>,
     running: AtomicUsize,
-    pub(crate) most_running: AtomicUsize,
+    pub most_running: AtomicUsize,
 }
 
-#[allow(dead_code, reason = "each test crate uses a part of it")]
 impl MemoryBuilds {
-    pub(crate) fn new(folder: &Path) -> Arc<Self> {
+    pub fn new(folder: &Path) -> Arc<Self> {
         Arc::new(Self {
             templates: Arc::new(Templates::open(folder.join("builds")).unwrap()),
             gate: RwLock::default(),
@@ -49,16 +49,16 @@ impl MemoryBuilds {
         })
     }
 
-    pub(crate) fn requests(&self) -> Vec<BuildRequest> {
-        self.requests.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<BuildRequest> {
+        self.requests.lock().clone()
     }
 
-    pub(crate) fn kept(&self) -> Vec<Vec<String>> {
-        self.kept.lock().unwrap().clone()
+    pub fn kept(&self) -> Vec<Vec<String>> {
+        self.kept.lock().clone()
     }
 
-    pub(crate) fn files(&self, tenant: &TenantId, hash: &str) -> Option<Vec<u8>> {
-        let files = self.files.lock().unwrap();
+    pub fn files(&self, tenant: &TenantId, hash: &str) -> Option<Vec<u8>> {
+        let files = self.files.lock();
         files.get(&(tenant.clone(), hash.to_owned())).cloned()
     }
 }
@@ -117,7 +117,7 @@ impl Builds for MemoryBuilds {
     ) -> Result<Arc<Template>, BuildFailure> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_running.fetch_max(running, Ordering::SeqCst);
-        self.requests.lock().unwrap().push(request.clone());
+        self.requests.lock().push(request.clone());
         let base = match &request.stages.last().unwrap().base {
             Base::Image {
                 reference,
@@ -153,13 +153,13 @@ impl Builds for MemoryBuilds {
             }
         }
         let key = (tenant.clone(), hash.to_owned());
-        self.files.lock().unwrap().insert(key, bytes);
+        self.files.lock().insert(key, bytes);
         Ok(())
     }
 
     async fn collect_garbage(&self, keep: Vec<Arc<Template>>) {
         let mut kept: Vec<_> = keep.iter().map(|t| t.build_id.clone()).collect();
         kept.sort();
-        self.kept.lock().unwrap().push(kept);
+        self.kept.lock().push(kept);
     }
 }

@@ -1,7 +1,9 @@
-//! A node whose sandboxes exist only in memory: enough to see what the control plane does with one.
+//! A node whose sandboxes exist only in memory, and whose ports are listeners on loopback: enough to
+//! see what control plane and proxy do with one.
 
 use std::{
     collections::{HashMap, HashSet},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,49 +12,56 @@ use std::{
 };
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use soulbox_runtime::{
     Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent, Paused, PoolKey,
     Release, Remedy, Reservation, ReservationSource, ReserveRequest, Reserved, Result,
-    SandboxStatus, Snapshot, Stats, StatusCache,
+    SandboxStatus, Snapshot, Stats, StatusCache, Visited,
 };
 use soulbox_types::{
     EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState, TemplateId,
-    UnixMillis,
+    TenantId, UnixMillis,
 };
-use tokio::sync::{RwLock, broadcast};
+use tokio::{
+    net::TcpStream,
+    sync::{RwLock, broadcast},
+};
 
 #[derive(Debug)]
-pub(crate) struct MemoryNode {
+pub struct MemoryNode {
     statuses: StatusCache,
-    reports: std::sync::Mutex<HashMap<SandboxId, Reports>>,
-    snapshots: std::sync::Mutex<HashMap<TemplateId, Snapshot>>,
-    ends: std::sync::Mutex<Vec<End>>,
-    dies_when_asked: std::sync::Mutex<Option<(SandboxId, Moment)>>,
-    failure: std::sync::Mutex<Option<Error>>,
-    warm: std::sync::Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
-    requests: std::sync::Mutex<Vec<ReserveRequest>>,
+    reports: Mutex<HashMap<SandboxId, Reports>>,
+    ports: Mutex<HashMap<u16, SocketAddr>>,
+    /// How often all sandboxes were listed.
+    pub lists: AtomicUsize,
+    snapshots: Mutex<HashMap<TemplateId, Snapshot>>,
+    ends: Mutex<Vec<End>>,
+    dies_when_asked: Mutex<Option<(SandboxId, Moment)>>,
+    failure: Mutex<Option<Error>>,
+    warm: Mutex<HashMap<(TemplateId, Option<String>), SandboxId>>,
+    requests: Mutex<Vec<ReserveRequest>>,
     reserved: Arc<InUse>,
     events: broadcast::Sender<NodeEvent>,
-    broken: std::sync::Mutex<HashMap<SandboxId, (Broken, SandboxStatus)>>,
+    broken: Mutex<HashMap<SandboxId, (Broken, SandboxStatus)>>,
     /// Something is kept of which is not known what it stands on.
-    pub(crate) keeps_unknown: AtomicBool,
+    pub keeps_unknown: AtomicBool,
     /// Another look at what was left alone finds it whole.
-    pub(crate) healed: AtomicBool,
+    pub healed: AtomicBool,
     /// Somebody recovers what is to be discarded, a moment before.
-    pub(crate) recovered_before: AtomicBool,
-    after_snapshot: std::sync::Mutex<Option<Hook>>,
+    pub recovered_before: AtomicBool,
+    after_snapshot: Mutex<Option<Hook>>,
     /// A test that holds it for writing holds up every create.
-    pub(crate) creating: RwLock<()>,
-    pub(crate) destroying: RwLock<()>,
-    pub(crate) creates: AtomicUsize,
+    pub creating: RwLock<()>,
+    pub destroying: RwLock<()>,
+    pub creates: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct InUse(std::sync::Mutex<HashSet<SandboxId>>);
+struct InUse(Mutex<HashSet<SandboxId>>);
 
 impl Release for InUse {
     fn release(&self, reserved: &Reserved) {
-        self.0.lock().unwrap().remove(&reserved.id);
+        self.0.lock().remove(&reserved.id);
     }
 }
 
@@ -67,8 +76,7 @@ impl std::fmt::Debug for Hook {
 
 /// Around the question what has ended.
 #[derive(Debug, Clone, Copy)]
-#[allow(dead_code, reason = "each test crate uses a part of it")]
-pub(crate) enum Moment {
+pub enum Moment {
     Before,
     After,
 }
@@ -83,20 +91,22 @@ impl Default for MemoryNode {
     fn default() -> Self {
         Self {
             statuses: StatusCache::default(),
-            reports: std::sync::Mutex::default(),
-            snapshots: std::sync::Mutex::default(),
-            ends: std::sync::Mutex::default(),
-            dies_when_asked: std::sync::Mutex::default(),
-            failure: std::sync::Mutex::default(),
-            warm: std::sync::Mutex::default(),
-            requests: std::sync::Mutex::default(),
+            reports: Mutex::default(),
+            ports: Mutex::default(),
+            lists: AtomicUsize::new(0),
+            snapshots: Mutex::default(),
+            ends: Mutex::default(),
+            dies_when_asked: Mutex::default(),
+            failure: Mutex::default(),
+            warm: Mutex::default(),
+            requests: Mutex::default(),
             reserved: Arc::default(),
             events: broadcast::channel(16).0,
-            broken: std::sync::Mutex::default(),
+            broken: Mutex::default(),
             keeps_unknown: AtomicBool::new(false),
             healed: AtomicBool::new(false),
             recovered_before: AtomicBool::new(false),
-            after_snapshot: std::sync::Mutex::default(),
+            after_snapshot: Mutex::default(),
             creating: RwLock::default(),
             destroying: RwLock::default(),
             creates: AtomicUsize::new(0),
@@ -104,14 +114,13 @@ impl Default for MemoryNode {
     }
 }
 
-#[allow(dead_code, reason = "each test crate uses a part of it")]
 impl MemoryNode {
-    pub(crate) fn fail_next(&self, error: Error) {
-        *self.failure.lock().unwrap() = Some(error);
+    pub fn fail_next(&self, error: Error) {
+        *self.failure.lock() = Some(error);
     }
 
     /// As if a start had found that it cannot be used.
-    pub(crate) fn break_it(&self, id: &SandboxId, remedy: Remedy) {
+    pub fn break_it(&self, id: &SandboxId, remedy: Remedy) {
         let status = self.forget(id).unwrap();
         let broken = Broken {
             id: id.clone(),
@@ -122,12 +131,12 @@ impl MemoryNode {
             remedy,
             unsure: false,
         };
-        let mut all = self.broken.lock().unwrap();
+        let mut all = self.broken.lock();
         all.insert(id.clone(), (broken, status));
     }
 
     fn mend(&self, id: &SandboxId) -> Result<SandboxStatus> {
-        let found = self.broken.lock().unwrap().remove(id);
+        let found = self.broken.lock().remove(id);
         let (_, status) = found.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
         self.statuses.set(status.clone());
         Ok(status)
@@ -148,27 +157,27 @@ impl MemoryNode {
     }
 
     /// Right after the next snapshot is taken.
-    pub(crate) fn after_snapshot(&self, hook: impl FnOnce() + Send + 'static) {
-        *self.after_snapshot.lock().unwrap() = Some(Hook(Box::new(hook)));
+    pub fn after_snapshot(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.after_snapshot.lock() = Some(Hook(Box::new(hook)));
     }
 
     /// One that waits for a user.
-    pub(crate) fn warm(&self, template: &TemplateId, build: &str, id: &SandboxId) {
+    pub fn warm(&self, template: &TemplateId, build: &str, id: &SandboxId) {
         let key = (template.clone(), Some(build.to_owned()));
-        self.warm.lock().unwrap().insert(key, id.clone());
+        self.warm.lock().insert(key, id.clone());
     }
 
-    pub(crate) fn requests(&self) -> Vec<ReserveRequest> {
-        self.requests.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<ReserveRequest> {
+        self.requests.lock().clone()
     }
 
     /// Reservations that were neither used nor released.
-    pub(crate) fn reserved(&self) -> HashSet<SandboxId> {
-        self.reserved.0.lock().unwrap().clone()
+    pub fn reserved(&self) -> HashSet<SandboxId> {
+        self.reserved.0.lock().clone()
     }
 
     /// Ends it as if on its own.
-    pub(crate) fn end(&self, id: &SandboxId, reason: EndReason, detail: &str) {
+    pub fn end(&self, id: &SandboxId, reason: EndReason, detail: &str) {
         self.forget(id);
         let event = NodeEvent::Ended {
             id: id.clone(),
@@ -179,9 +188,9 @@ impl MemoryNode {
     }
 
     /// Ends it while no server is there to hear of it.
-    pub(crate) fn end_unheard(&self, id: &SandboxId, reason: EndReason, detail: &str) {
+    pub fn end_unheard(&self, id: &SandboxId, reason: EndReason, detail: &str) {
         let status = self.forget(id).unwrap();
-        self.ends.lock().unwrap().push(End {
+        self.ends.lock().push(End {
             spec: status.spec,
             reason,
             detail: detail.into(),
@@ -190,73 +199,77 @@ impl MemoryNode {
     }
 
     /// It dies when the node is next asked what has ended, so right after it was listed.
-    pub(crate) fn die_when_asked(&self, id: &SandboxId, moment: Moment) {
-        *self.dies_when_asked.lock().unwrap() = Some((id.clone(), moment));
+    pub fn die_when_asked(&self, id: &SandboxId, moment: Moment) {
+        *self.dies_when_asked.lock() = Some((id.clone(), moment));
     }
 
     /// Moves them into the past, as if nobody had cared for them since.
-    pub(crate) fn age_ends(&self) {
-        for end in self.ends.lock().unwrap().iter_mut() {
+    pub fn age_ends(&self) {
+        for end in self.ends.lock().iter_mut() {
             end.at = UnixMillis(UnixMillis::now().0 - 600_000);
         }
     }
 
-    pub(crate) fn ends(&self) -> usize {
-        self.ends.lock().unwrap().len()
+    pub fn ends(&self) -> usize {
+        self.ends.lock().len()
     }
 
-    pub(crate) fn add(&self, spec: SandboxSpec) {
+    pub fn add(&self, spec: SandboxSpec) {
         self.statuses
             .set(SandboxStatus::new(spec, SandboxState::Running));
     }
 
     /// As if its disk were not there.
-    pub(crate) fn take_snapshots(&self) -> HashMap<TemplateId, Snapshot> {
-        std::mem::take(&mut *self.snapshots.lock().unwrap())
+    pub fn take_snapshots(&self) -> HashMap<TemplateId, Snapshot> {
+        std::mem::take(&mut *self.snapshots.lock())
     }
 
-    pub(crate) fn put_snapshots(&self, snapshots: HashMap<TemplateId, Snapshot>) {
-        self.snapshots.lock().unwrap().extend(snapshots);
+    pub fn put_snapshots(&self, snapshots: HashMap<TemplateId, Snapshot>) {
+        self.snapshots.lock().extend(snapshots);
     }
 
-    pub(crate) fn forget(&self, id: &SandboxId) -> Option<SandboxStatus> {
+    pub fn forget(&self, id: &SandboxId) -> Option<SandboxStatus> {
         let status = self.get(id);
         self.statuses.remove(id);
-        self.reports.lock().unwrap().remove(id);
+        self.reports.lock().remove(id);
         status
     }
 
-    pub(crate) fn sample(&self, id: &SandboxId, sample: MetricSample) {
-        let mut reports = self.reports.lock().unwrap();
+    pub fn sample(&self, id: &SandboxId, sample: MetricSample) {
+        let mut reports = self.reports.lock();
         reports.entry(id.clone()).or_default().metrics.push(sample);
     }
 
-    pub(crate) fn log(&self, id: &SandboxId, entry: LogEntry) {
-        let mut reports = self.reports.lock().unwrap();
+    pub fn log(&self, id: &SandboxId, entry: LogEntry) {
+        let mut reports = self.reports.lock();
         reports.entry(id.clone()).or_default().logs.push(entry);
     }
 
-    /// Moves the creation into the past, for order and for limits of age.
-    pub(crate) fn set_created_at(&self, id: &SandboxId, at: UnixMillis) {
+    /// As if it had been asked for otherwise.
+    pub fn change(&self, id: &SandboxId, change: impl FnOnce(&mut SandboxSpec)) {
         let mut status = self.get(id).unwrap();
-        Arc::make_mut(&mut status.spec).created_at = at;
+        change(Arc::make_mut(&mut status.spec));
         self.statuses.set(status);
+    }
+
+    /// This port of every sandbox is that listener.
+    pub fn open(&self, port: u16, listener: SocketAddr) {
+        self.ports.lock().insert(port, listener);
     }
 }
 
 #[async_trait]
 impl Node for MemoryNode {
     async fn reserve(&self, request: ReserveRequest) -> Result<Reservation> {
-        self.requests.lock().unwrap().push(request.clone());
-        let warm_of =
-            |PoolKey {
-                 template, build, ..
-             }| { self.warm.lock().unwrap().remove(&(template, build)) };
+        self.requests.lock().push(request.clone());
+        let warm_of = |PoolKey {
+                           template, build, ..
+                       }| { self.warm.lock().remove(&(template, build)) };
         let (id, source) = match request.pool_key.and_then(warm_of) {
             Some(id) => (id, ReservationSource::Warm),
             None => (SandboxId::random(), ReservationSource::Prepared),
         };
-        self.reserved.0.lock().unwrap().insert(id.clone());
+        self.reserved.0.lock().insert(id.clone());
         let keeper: Arc<dyn Release> = self.reserved.clone();
         let holds = Duration::from_secs(1);
         Ok(Reservation::new(id, source, holds, Arc::downgrade(&keeper)))
@@ -273,23 +286,23 @@ impl Node for MemoryNode {
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
         self.creates.fetch_add(1, Ordering::Relaxed);
         let _held = self.creating.read().await;
-        if let Some(error) = self.failure.lock().unwrap().take() {
+        if let Some(error) = self.failure.lock().take() {
             return Err(error);
         }
         if let Some(image) = &spec.snapshot
-            && !self.snapshots.lock().unwrap().contains_key(image)
+            && !self.snapshots.lock().contains_key(image)
         {
             return Err(Error::TemplateNotFound(image.clone()));
         }
         let id = spec.id.clone();
-        self.reserved.0.lock().unwrap().remove(&id);
+        self.reserved.0.lock().remove(&id);
         self.add(spec);
         self.get(&id).ok_or(Error::SandboxNotFound(id))
     }
 
     async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()> {
         let _held = self.destroying.read().await;
-        if let Some(error) = self.failure.lock().unwrap().take() {
+        if let Some(error) = self.failure.lock().take() {
             return Err(error);
         }
         if self.get(id).is_some() {
@@ -299,38 +312,36 @@ impl Node for MemoryNode {
     }
 
     async fn unrecorded_ends(&self) -> Vec<End> {
-        let before = self.ends.lock().unwrap().clone();
-        let Some((id, moment)) = self.dies_when_asked.lock().unwrap().take() else {
+        let before = self.ends.lock().clone();
+        let Some((id, moment)) = self.dies_when_asked.lock().take() else {
             return before;
         };
         self.end_unheard(&id, EndReason::Died, "signal 9");
         self.end(&id, EndReason::Died, "signal 9");
         match moment {
-            Moment::Before => self.ends.lock().unwrap().clone(),
+            Moment::Before => self.ends.lock().clone(),
             Moment::After => before,
         }
     }
 
     async fn forget_end(&self, id: &SandboxId) {
-        self.ends.lock().unwrap().retain(|end| end.spec.id != *id);
+        self.ends.lock().retain(|end| end.spec.id != *id);
     }
 
     async fn set_deadline(&self, id: &SandboxId, deadline: UnixMillis) -> Result<()> {
-        let mut status = self.known(id)?;
-        Arc::make_mut(&mut status.spec).deadline = deadline;
-        self.statuses.set(status);
+        self.known(id)?;
+        self.change(id, |spec| spec.deadline = deadline);
         Ok(())
     }
 
     async fn set_network(&self, id: &SandboxId, network: NetworkPolicy) -> Result<()> {
-        let mut status = self.running(id)?;
-        Arc::make_mut(&mut status.spec).network = network;
-        self.statuses.set(status);
+        self.running(id)?;
+        self.change(id, |spec| spec.network = network);
         Ok(())
     }
 
     async fn pause(&self, id: &SandboxId, keep: PauseMode) -> Result<()> {
-        if let Some(error) = self.failure.lock().unwrap().take() {
+        if let Some(error) = self.failure.lock().take() {
             return Err(error);
         }
         let mut status = self.running(id)?;
@@ -364,11 +375,11 @@ impl Node for MemoryNode {
     }
 
     async fn snapshot(&self, id: &SandboxId, snapshot: TemplateId) -> Result<Snapshot> {
-        if let Some(error) = self.failure.lock().unwrap().take() {
+        if let Some(error) = self.failure.lock().take() {
             return Err(error);
         }
         let spec = self.known(id)?.spec;
-        let mut snapshots = self.snapshots.lock().unwrap();
+        let mut snapshots = self.snapshots.lock();
         let below = spec
             .snapshot
             .as_ref()
@@ -390,7 +401,7 @@ impl Node for MemoryNode {
             checksum: String::new(),
         };
         snapshots.insert(snapshot, taken.clone());
-        if let Some(Hook(hook)) = self.after_snapshot.lock().unwrap().take() {
+        if let Some(Hook(hook)) = self.after_snapshot.lock().take() {
             hook();
         }
         Ok(taken)
@@ -401,7 +412,7 @@ impl Node for MemoryNode {
     }
 
     fn broken(&self) -> Vec<Broken> {
-        let all = self.broken.lock().unwrap();
+        let all = self.broken.lock();
         all.values().map(|(broken, _)| broken.clone()).collect()
     }
 
@@ -427,13 +438,13 @@ impl Node for MemoryNode {
                 users: "its own processes".into(),
             });
         }
-        let gone = self.broken.lock().unwrap().remove(id);
+        let gone = self.broken.lock().remove(id);
         gone.map(drop)
             .ok_or_else(|| Error::SandboxNotFound(id.clone()))
     }
 
     async fn delete_snapshot(&self, snapshot: &TemplateId) -> Result<()> {
-        let mut snapshots = self.snapshots.lock().unwrap();
+        let mut snapshots = self.snapshots.lock();
         let below = snapshots.values().any(|s| s.parents.contains(snapshot));
         let used = self
             .list()
@@ -450,18 +461,27 @@ impl Node for MemoryNode {
     }
 
     fn snapshots(&self) -> Vec<Snapshot> {
-        self.snapshots.lock().unwrap().values().cloned().collect()
+        self.snapshots.lock().values().cloned().collect()
     }
 
     fn statuses(&self) -> &StatusCache {
         &self.statuses
     }
 
+    fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {
+        self.lists.fetch_add(1, Ordering::SeqCst);
+        self.statuses.visit(tenant, each);
+    }
+
     async fn dial(&self, id: &SandboxId, port: u16) -> Result<DynStream> {
-        Err(Error::PortClosed {
+        self.known(id)?;
+        let closed = || Error::PortClosed {
             id: id.clone(),
             port,
-        })
+        };
+        let address = self.ports.lock().get(&port).copied().ok_or_else(closed)?;
+        let socket = TcpStream::connect(address).await.map_err(|_| closed())?;
+        Ok(Box::new(socket))
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<Stats> {
@@ -469,13 +489,13 @@ impl Node for MemoryNode {
     }
 
     fn metrics(&self, id: &SandboxId) -> Vec<MetricSample> {
-        let reports = self.reports.lock().unwrap();
+        let reports = self.reports.lock();
         reports.get(id).map_or(Vec::new(), |r| r.metrics.clone())
     }
 
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
         self.known(id)?;
-        let reports = self.reports.lock().unwrap();
+        let reports = self.reports.lock();
         Ok(reports.get(id).map_or(Vec::new(), |r| r.logs.clone()))
     }
 
