@@ -17,8 +17,7 @@ need_sudo() { # what needs it
 }
 
 build_release() {
-    echo "building target/release/soulbox: the first time takes 10 to 15 minutes on two cores; the last" >&2
-    echo "of them only show \`soulbox\` (link-time optimisation). What is built already is not built again" >&2
+    echo "building target/release/soulbox: the first time takes about eight minutes on two cores" >&2
     cargo build --release -p soulbox
 }
 
