@@ -132,12 +132,18 @@ def test_a_memory_bomb_dies_inside_and_envd_survives(attacker, program):
 
 
 @pytest.mark.alone
-def test_filling_dev_shm_and_tmp_is_bounded(attacker):
+def test_filling_what_is_in_memory_is_bounded_and_takes_nothing_else_away(attacker):
+    """/dev/shm and /run share one file system and one limit: half of the sandbox's memory."""
+    memory = attacker.sandbox.get_info().memory_mb * 2**20
     attacker.run("dd if=/dev/zero of=/dev/shm/fill bs=1M count=100000 2>&1 | tail -1", timeout=100)
     attacker.survives()
     size = int(attacker.run("stat -c %s /dev/shm/fill 2>/dev/null || echo 0").stdout)
-    assert size < 64 * 2**30
+    assert 0 < size <= memory / 2
+    full = attacker.run("sudo sh -c 'head -c 1048576 /dev/zero > /run/more'; true")
+    assert "No space left on device" in full.stderr
     attacker.run("rm -f /dev/shm/fill")
+    again = attacker.run("sudo sh -c 'head -c 1048576 /dev/zero > /run/more && stat -c %s /run/more'")
+    assert again.stdout == "1048576\n"
 
 
 def available():
