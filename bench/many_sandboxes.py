@@ -53,7 +53,9 @@ class Client(threading.local):
             self.kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            self.kept.request(method, path, body, {"X-API-Key": self.key, "content-type": "application/json"} | named)
+            if "e2b-sandbox-id" not in named:  # with a key it would be for the API
+                named["X-API-Key"] = self.key
+            self.kept.request(method, path, body, {"content-type": "application/json"} | named)
             answer = self.kept.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException):

@@ -1,6 +1,6 @@
 """Code in a kernel that keeps its variables: text, errors, a chart with its data.
 
-    soulbox template build --builtin code-interpreter-v1     # once: minutes, about 1 GB of packages
+    soulbox template build --builtin code-interpreter-v1     # once: minutes, 2 GB on disk
     pip install e2b-code-interpreter
     eval "$(sudo cat /var/lib/soulbox/env)"
     python3 examples/code_interpreter.py

@@ -19,8 +19,8 @@ const PROGRAMS: [&str; 4] = [
     "soulbox-interpreter",
 ];
 const SOURCES: [&str; 7] = [
-    "connect-frames",
     "envd",
+    "envd-protocol",
     "init",
     "interpreter",
     "sudo",

@@ -15,7 +15,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
 
-FENCE_MIB = 640
+SLICE_MIB = 640
 
 
 def memory_mib(name: str) -> int:
@@ -24,9 +24,9 @@ def memory_mib(name: str) -> int:
     return int(found.split()[1]) // 1024
 
 
-def small_fence() -> list[str]:
+def small_slice() -> list[str]:
     """Of a machine of any size, leaves only so much to sandboxes."""
-    return ["--reserve-memory-mb", str(memory_mib("MemTotal") - FENCE_MIB)]
+    return ["--reserve-memory-mb", str(memory_mib("MemTotal") - SLICE_MIB)]
 
 
 def refusals(server, resource: str) -> int:
@@ -38,7 +38,7 @@ def refusals(server, resource: str) -> int:
 @pytest.fixture
 def full(own_server):
     """Two sandboxes, and what is promised to them leaves no room for a third."""
-    options = [*small_fence(), "--memory-mb", "256", "--overcommit-memory", "1"]
+    options = [*small_slice(), "--memory-mb", "256", "--overcommit-memory", "1"]
     server = own_server(extra=[*options, "--admission-wait", "1s"]).start()
     boxes = [Sandbox.create(timeout=200, **server.sdk) for _ in range(2)]
     return server, boxes
@@ -54,7 +54,7 @@ def test_a_full_machine_names_what_lacks_and_when_to_come_back(full):
     body = answer.json()
     assert (body["code"], body["error_code"]) == (503, "sandbox_capacity_unavailable")
     said = re.search(r"may use 256 MiB, and 512 of (\d+) MiB are promised", body["message"])
-    assert said and abs(int(said[1]) - FENCE_MIB) <= 1, body["message"]
+    assert said and abs(int(said[1]) - SLICE_MIB) <= 1, body["message"]
     assert refusals(server, "promised_memory") == 1
     assert refusals(server, "memory") == 0
     with server.api() as api:
@@ -72,7 +72,7 @@ def test_the_python_client_gets_the_words_and_a_kill_makes_room(full):
 
 
 def test_a_create_that_waits_is_served_when_something_ends(own_server):
-    options = [*small_fence(), "--memory-mb", "512", "--overcommit-memory", "1"]
+    options = [*small_slice(), "--memory-mb", "512", "--overcommit-memory", "1"]
     server = own_server(extra=[*options, "--admission-wait", "20s"]).start()
     first = Sandbox.create(timeout=200, **server.sdk)
     made = []
@@ -97,8 +97,8 @@ def test_a_burst_is_served_whole_although_only_one_is_started_at_a_time(own_serv
 
 
 @pytest.mark.alone
-def test_what_eats_memory_dies_inside_the_fence_and_the_server_lives(own_server):
-    server = own_server(extra=[*small_fence(), "--admission-wait", "1s"]).start()
+def test_what_eats_memory_dies_inside_the_slice_and_the_server_lives(own_server):
+    server = own_server(extra=[*small_slice(), "--admission-wait", "1s"]).start()
     calm = Sandbox.create(timeout=200, **server.sdk)
     hogs = [Sandbox.create(timeout=200, **server.sdk) for _ in range(3)]
     available = memory_mib("MemAvailable")
@@ -110,7 +110,7 @@ def test_what_eats_memory_dies_inside_the_fence_and_the_server_lives(own_server)
         # While the others hold what they have.
         assert httpx.get(f"{server.url}/health").is_success
         assert server.process.poll() is None
-        assert available - memory_mib("MemAvailable") < FENCE_MIB + 300
+        assert available - memory_mib("MemAvailable") < SLICE_MIB + 300
         assert calm.commands.run("echo calm", timeout=30).stdout == "calm\n"
         with server.api() as api:
             answer = api.post("/v2/sandboxes", json={"templateID": "base"})
@@ -159,8 +159,8 @@ def test_refused_creates_cost_nobody_else_anything(own_server):
     with server.api() as api:
 
         def create(cpus: float | None = None):
-            wish = {"templateID": "base", "timeout": 120} | ({"cpuCount": cpus} if cpus else {})
-            return api.post("/v2/sandboxes", json=wish)
+            body = {"templateID": "base", "timeout": 120} | ({"cpuCount": cpus} if cpus else {})
+            return api.post("/v2/sandboxes", json=body)
 
         for _ in range(4):
             refused = [create(cpus=32) for _ in range(2)]

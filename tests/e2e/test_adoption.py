@@ -18,6 +18,37 @@ from support.waiting import eventually
 pytestmark = pytest.mark.timeout(300)
 
 
+def test_the_log_outlives_a_pause_and_the_server(own_server):
+    server = own_server().start()
+    sandbox = Sandbox.create(timeout=600, **server.sdk)
+    sandbox.commands.run("exit 0")
+
+    def log() -> str:
+        done = server.cli("logs", sandbox.sandbox_id)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    eventually(lambda: "process ended" in log())
+    sandbox.pause()
+    while_paused = log()
+    for said in ("sandbox started", "process started", "process ended", "paused, memory kept"):
+        assert while_paused.count(said) == 1, while_paused
+    kept = server.data / "sandboxes" / sandbox.sandbox_id / "log.json"
+    eventually(lambda: kept.exists() and "paused, memory kept" in kept.read_text())
+
+    server.kill9()
+    server.start()
+    assert set(while_paused.splitlines()) < set(log().splitlines())
+
+    sandbox = Sandbox.connect(sandbox.sandbox_id, timeout=600, **server.sdk)
+    sandbox.commands.run("exit 0")
+    whole = eventually(lambda: said if (said := log()).count("process ended") == 2 else None)
+    assert set(while_paused.splitlines()) < set(whole.splitlines())
+    for said in ("sandbox started", "paused, memory kept", "resumed, memory restored", "adopted"):
+        assert whole.count(said) == 1, whole
+    sandbox.kill()
+
+
 def test_kill_9_during_eight_busy_sandboxes_loses_none_of_them(own_server):
     server = own_server().start()
     key = server.key

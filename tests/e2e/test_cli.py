@@ -55,6 +55,17 @@ def test_ls_is_a_table_for_people_and_json_for_programs(cli, box):
     assert entry["state"] == "running"
 
 
+def test_ls_shows_paused_sandboxes_too_and_resume_gives_them_five_minutes(cli, box):
+    ok(cli("pause", box.sandbox_id))
+    (row,) = [line for line in ok(cli("ls")).splitlines() if box.sandbox_id in line]
+    assert " paused " in row
+    refused = cli("timeout", box.sandbox_id, "1h")
+    assert refused.returncode != 0 and b"`soulbox resume` resumes it" in refused.stderr
+    resumed = cli("resume", box.sandbox_id)
+    assert resumed.returncode == 0 and b"ends in 5 min" in resumed.stderr
+    assert b"ends in 2 h" in cli("resume", box.sandbox_id, "--timeout", "2h").stderr
+
+
 EATER = "x = []\nwhile True: x.append(bytearray(20_000_000))"
 
 
@@ -106,8 +117,31 @@ def test_cp_copies_both_ways_and_whole_trees(cli, box, tmp_path):
     assert len(box.files.read("/tmp/tree/deep/file", format="bytes")) == 256_000
     ok(cli("cp", f"{box.sandbox_id}:/tmp/tree", str(tmp_path / "back")))
     assert (tmp_path / "back" / "deep" / "file").read_bytes() == (tree / "deep" / "file").read_bytes()
+    # Into a folder that is there, under its own name, as docker cp has it; -r is a habit.
+    ok(cli("cp", "-r", str(tree), f"{box.sandbox_id}:/tmp/tree"))
+    assert box.files.read("/tmp/tree/tree/top") == "top"
+    ok(cli("cp", "-r", f"{box.sandbox_id}:/tmp/tree/deep", str(tmp_path / "back")))
+    assert (tmp_path / "back" / "deep" / "deep").exists() is False and (tmp_path / "back" / "deep" / "file").exists()
     missing = cli("cp", f"{box.sandbox_id}:/no/such", str(tmp_path / "x"))
     assert missing.returncode != 0 and b"/no/such" in missing.stderr
+
+
+def test_copies_belong_to_the_account_and_programs_stay_programs(cli, box, tmp_path):
+    (tmp_path / "data").write_text("x")
+    (tmp_path / "data").chmod(0o600)
+    (tmp_path / "program").write_text("#!/bin/sh")
+    (tmp_path / "program").chmod(0o755)
+    for user, folder in (("user", "/home/user"), ("root", "/root")):
+        for name, mode in (("data", "644"), ("program", "755")):
+            ok(cli("cp", "--user", user, str(tmp_path / name), f"{box.sandbox_id}:{folder}/"))
+            seen = box.commands.run(f"stat -c '%U %G %a' {folder}/{name}", user="root").stdout
+            assert seen == f"{user} {user} {mode}\n"
+
+
+def test_a_line_for_a_shell_gets_a_hint(cli, box):
+    told = cli("exec", box.sandbox_id, "--", "echo a | wc -c")
+    assert told.returncode == 127 and b"--shell 'echo a | wc -c'" in told.stderr
+    assert ok(cli("exec", box.sandbox_id, "--shell", "echo a | wc -c")).strip() == "2"
 
 
 def test_logs_tell_what_happened(cli, box):
@@ -123,7 +157,7 @@ def test_of_a_sandbox_that_ended_the_whole_id_tells_when_and_why(cli, box):
     for command in (["logs", box.sandbox_id], ["exec", box.sandbox_id, "--", "true"]):
         told = cli(*command)
         assert told.returncode != 0 and b"(ended at 2" in told.stderr and b", killed" in told.stderr
-    assert b"nothing whose id begins with" in cli("logs", box.sandbox_id[:12]).stderr
+    assert b"no sandbox whose id begins with" in cli("logs", box.sandbox_id[:12]).stderr
 
 
 def test_attach_replays_what_was_said_before(server, box):

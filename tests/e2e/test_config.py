@@ -35,6 +35,8 @@ def test_the_first_start_writes_the_env_files_and_prints_a_quick_start(own_serve
     tls = server.env_tls
     assert {"E2B_API_KEY", "E2B_DOMAIN", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"} <= set(tls)
     assert tls["E2B_DOMAIN"] == server.tls_domain
+    # Node asks the system's resolver, which need not know *.localhost.
+    assert tls["E2B_API_URL"] == tls["E2B_SANDBOX_URL"] and tls["E2B_API_URL"].startswith("https://127.0.0.1:")
     # The bundle has the system's roots as well, for everything else the program talks to.
     assert open(tls["SSL_CERT_FILE"]).read().count("BEGIN CERTIFICATE") > 20
     for name in ("env", "env.tls"):
@@ -132,6 +134,12 @@ def test_a_port_in_use_is_refused_by_address(own_server, option):
         result = serve(*words)
     assert result.returncode != 0
     assert address.encode() in result.stderr
+
+
+def test_a_template_to_prebuild_that_nobody_knows_is_refused_with_those_that_exist(own_server):
+    result = serve(*own_server(extra=["--prebuild", "code-interpretor"]).command()[2:])
+    assert result.returncode != 0
+    assert b"--prebuild" in result.stderr and b"code-interpreter-v1" in result.stderr
 
 
 def test_ones_own_certificate_is_served(own_server, tmp_path):

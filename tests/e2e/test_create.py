@@ -65,6 +65,25 @@ def test_a_timeout_beyond_the_longest_life_is_refused(server):
     assert answer.status_code == 400, answer.text
 
 
+@pytest.mark.parametrize("path", ["/sandboxes", "/v2/sandboxes"])
+def test_whoever_names_a_tier_gets_that_one_or_an_error(server, path):
+    with server.api() as api:
+        jail = api.post(path, json={"templateID": "base", "tier": "jail"})
+        assert jail.status_code == 201, jail.text
+        api.delete(f"/sandboxes/{jail.json()['sandboxID']}")
+
+        for tier in ("gvisor", "microvm", "docker"):
+            absent = api.post(path, json={"templateID": "base", "tier": tier})
+            assert absent.status_code == 501, absent.text
+            assert absent.json()["error_code"] == "tier_unavailable"
+            assert tier in absent.json()["message"]
+
+        unknown = api.post(path, json={"templateID": "base", "tier": "firecracker"})
+        assert unknown.status_code == 400, unknown.text
+        for name in ("docker", "jail", "gvisor", "microvm"):
+            assert name in unknown.json()["message"]
+
+
 def test_the_same_idempotency_key_gives_the_same_sandbox(sdk):
     key = str(uuid.uuid4())
     first = sdk.create(idempotency_key=key, metadata={"n": "1"})

@@ -127,6 +127,23 @@ def test_a_closed_sandbox_reaches_nothing_and_still_works(sdk):
     assert sandbox.files.read("f") == "x"
 
 
+LOOKUP = """
+import socket, time
+started = time.monotonic()
+try:
+    print("found", socket.getaddrinfo("name.example", 80))
+except socket.gaierror:
+    print(time.monotonic() - started)
+"""
+
+
+def test_a_closed_sandbox_is_told_at_once_that_it_may_not_ask_for_names(sync_sdk):
+    sandbox = sync_sdk.create(allow_internet_access=False)
+    for _ in range(2):
+        # The resolver library would wait for five seconds.
+        assert float(sandbox.commands.run(f"python3 -c '{LOOKUP}'").stdout) < 2
+
+
 def test_the_extra_certificates_of_the_host_are_offered(box):
     assert int(box.commands.run("grep -c BEGIN /etc/ssl/certs/ca-certificates.crt").stdout) > 0
 

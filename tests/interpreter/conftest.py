@@ -21,9 +21,10 @@ def package_sources():
 
 @pytest.fixture(scope="session")
 def server(scratch, package_sources):
-    server = Server(scratch / "interpreter", extra=["--warm", "4"])
+    server = Server(scratch / "interpreter", extra=["--warm", "4", "--prebuild", "code-interpreter-v1"])
     try:
         server.start()
+        # Follows the build that the start has begun.
         built = server.cli("template", "build", "--builtin", "code-interpreter-v1", timeout=1200)
         assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
         yield server

@@ -23,6 +23,12 @@ frame
 """
 
 
+def test_the_build_that_the_start_began_is_the_one_that_is_used(server, box):
+    lines = server.log.read_text().splitlines()
+    begun = [line for line in lines if "building a template of the server" in line and "code-interpreter-v1" in line]
+    assert len(begun) == 1, begun
+
+
 def test_the_last_expression_is_the_result_and_state_lives_between_calls(box):
     assert box.run_code("x = 41").text is None
     assert box.run_code("x + 1").text == "42"
@@ -69,11 +75,22 @@ def test_contexts_are_apart(box):
     [
         ("javascript", "const answer = await Promise.resolve(42); answer", "42"),
         ("typescript", "const n: number = 42; n", "42"),
+        ("java", "int n = 42; n", "42"),
     ],
 )
 def test_other_languages_give_results(box, language, code, text):
     execution = box.run_code(code, language=language)
     assert execution.error is None and execution.text == text
+
+
+def test_r_shows_values_as_it_does(box):
+    execution = box.run_code("n <- 42; n", language="r")
+    assert execution.error is None and [each.text for each in execution.results] == ["[1] 42"]
+
+
+def test_languages_that_nobody_uses_have_no_process(box):
+    running = box.commands.run("ps -eo comm=").stdout.split()
+    assert "python3" in running and not {"R", "java", "node"} & set(running), running
 
 
 def test_bash_keeps_its_state(box):

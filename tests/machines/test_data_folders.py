@@ -27,7 +27,7 @@ def test_the_first_steps_work(serving, client):
 
 
 def test_pause_snapshot_fork_and_volumes_work(serving, client):
-    client.run("rest_and_copies", data=DATA)
+    client.run("pause_and_copies", data=DATA)
     client.run("volume", data=DATA)
 
 

@@ -52,7 +52,7 @@ def test_a_sandbox_sees_itself_at_the_root_of_the_control_groups(serving, client
 
 
 def test_pause_resume_snapshot_and_fork_work(serving, client):
-    client.run("rest_and_copies")
+    client.run("pause_and_copies")
 
 
 def test_volumes_outlive_sandboxes(serving, client):

@@ -26,7 +26,7 @@ def test_the_machine_has_1_gib(machine):
 
 def test_the_first_steps_work(unit, client):
     client.run("first_steps")
-    client.run("rest_and_copies")
+    client.run("pause_and_copies")
 
 
 def test_a_greedy_sandbox_harms_neither_its_neighbours_nor_the_server(unit, client):

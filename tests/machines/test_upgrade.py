@@ -11,5 +11,5 @@ def test_sandboxes_outlive_an_upgrade_of_the_binary(serving, machine, client):
     serving.stop()
     serving.start()
     client.run("find", "memory", *left, *paused)
-    client.run("rest_and_copies")
+    client.run("pause_and_copies")
     assert serving.cli("kill", *left, *paused).code == 0

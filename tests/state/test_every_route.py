@@ -43,7 +43,7 @@ class Route:
 
     def url(self, ids: dict[str, str]) -> str:
         path = self.path.replace("{id}", ids.get(self.of, "")).replace("{build}", UNKNOWN["build"])
-        return path.replace("{hash}", "0" * 64).replace("{tag}", "default").replace("{alias}", ids["template"]) + self.query
+        return path.replace("{hash}", "0" * 64).replace("{tag}", "default").replace("{port}", "8000").replace("{alias}", ids["template"]) + self.query
 
 
 def route(line: str, of: str = "", body: object = None, query: str = "", needs_body: bool = False) -> Route:
@@ -97,6 +97,7 @@ ROUTES = [
     route("POST /templates/builtin/{id}", "template"),
     route("POST /v1/sandboxes/{id}/execute", "sandbox", {"language": "sh", "code": "true"}, needs_body=True),
     route("GET /v1/sandboxes/{id}/languages", "sandbox"),
+    route("GET /v1/sandboxes/{id}/ports/{port}", "sandbox"),
     route("GET /v1/broken"),
     route("POST /v1/broken/{id}/recover", "sandbox"),
     route("GET /v1/broken/{id}/disk", "sandbox"),

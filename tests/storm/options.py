@@ -10,7 +10,7 @@ from typing import NoReturn
 
 # No storm took place.
 UNUSABLE = 2
-# A server has 4,096 places, and each create may be there twice: one that was cut may have made a
+# A server runs at most 4,096 sandboxes, and each create may be there twice: one that was cut may have made a
 # sandbox, and is asked for again.
 MOST_CREATES = 2000
 # Of one create, with all that a round does; on two cores. And what a power cut adds to it.

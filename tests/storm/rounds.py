@@ -30,7 +30,7 @@ from storm.plan import Fate, Target, draw
 from storm.power import Check, Cut, cut_power
 from storm.tally import Tally
 from storm.traces import Traces, orphans
-from storm.victims import Struck, strike_any_process, strike_first_process, wish_of
+from storm.victims import Struck, name_of, strike_any_process, strike_first_process
 from support.power import NeverAtRest, PowerDisk
 
 SETTLES_WITHIN = 40.0
@@ -175,7 +175,7 @@ class Round:
     def folder_tells(self, name: str) -> str:
         folder = self.keeper.server.data / "sandboxes" / name
         try:
-            return f"{name} {wish_of(folder)} {sorted(os.listdir(folder))}"
+            return f"{name} {name_of(folder)} {sorted(os.listdir(folder))}"
         except OSError:
             return f"{name} (gone now)"
 

@@ -79,7 +79,7 @@ def orphans(server: Server) -> list[str]:
     """Cgroups and loop devices of sandboxes that the server has no folder of. By name, and so also
     while sandboxes wait for a user, which counting cannot tell from a leak."""
     tag = json.loads((server.data / "instance.json").read_text())["tag"]
-    held = {f"cgroup {each}": os.path.basename(each) for each in cgroups(tag) if not is_berth(server, each)}
+    held = {f"cgroup {each}": os.path.basename(each) for each in cgroups(tag) if not is_prepared_slot(server, each)}
     for each in Path("/sys/block").glob("loop*/loop/backing_file"):
         backing = Path(read(each).strip())
         if str(server.data) in str(backing):
@@ -89,7 +89,7 @@ def orphans(server: Server) -> list[str]:
     return sorted(what for what, name in held.items() if SANDBOX_ID.fullmatch(name) and name not in known)
 
 
-def is_berth(server: Server, cgroup: str) -> bool:
+def is_prepared_slot(server: Server, cgroup: str) -> bool:
     """A child of the server waits in there for its sandbox. How many of them there are is counted."""
     pids = read(f"{cgroup}/cgroup.procs").split()
     return any(f"PPid:\t{server.pid}\n" in read(f"/proc/{pid}/status") for pid in pids)

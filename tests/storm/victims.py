@@ -59,7 +59,7 @@ def strike(server: Server, struck: Struck, sandbox: str, pid: int) -> bool:
         if f"soulbox-{tag_of(server)}" not in read(f"/proc/{pid}/cgroup"):
             return False
         struck.sandboxes.add(sandbox)
-        struck.names.add(wish_of(server.data / "sandboxes" / sandbox))
+        struck.names.add(name_of(server.data / "sandboxes" / sandbox))
         signal.pidfd_send_signal(process, signal.SIGKILL)
         return True
     except ProcessLookupError:
@@ -68,7 +68,7 @@ def strike(server: Server, struck: Struck, sandbox: str, pid: int) -> bool:
         os.close(process)
 
 
-def wish_of(folder: Path) -> str:
+def name_of(folder: Path) -> str:
     try:
         return json.loads((folder / "spec.json").read_text())["metadata"].get("storm", "")
     except (OSError, ValueError, KeyError):

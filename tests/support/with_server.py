@@ -35,7 +35,10 @@ def main() -> int:
         server.start()
         plain = {f"PLAIN_{name}": value for name, value in server.env.items()}
         told |= {"SOULBOX_DATA": str(server.data), "SOULBOX_URL": server.url}
-        environment = clean_environment() | server.env_tls | plain | told
+        # By names, as where there is a wildcard record: an address would win over them.
+        addresses = {"E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"}
+        tls = {name: value for name, value in server.env_tls.items() if name not in addresses}
+        environment = clean_environment() | tls | plain | told
         return subprocess.run(command, env=environment).returncode
     finally:
         server.finish()

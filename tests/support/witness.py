@@ -55,9 +55,9 @@ def report():
         return {"pid": os.getpid(), "nonce": nonce, "count": count, "wrong": wrong[:10]}
 
 threading.Thread(target=work, daemon=True).start()
-with socket.create_server(("127.0.0.1", 7999)) as door:
+with socket.create_server(("127.0.0.1", 7999)) as listener:
     while True:
-        caller, _ = door.accept()
+        caller, _ = listener.accept()
         with caller:
             caller.sendall(json.dumps(report()).encode())
 """

@@ -4,6 +4,7 @@ import re
 import time
 import traceback
 
+import httpx
 import pytest
 from e2b import BuildException, wait_for_file, wait_for_port, wait_for_process, wait_for_timeout, wait_for_url
 
@@ -49,9 +50,8 @@ def test_a_template_with_all_kinds_of_steps_serves_its_port_at_once(templates, m
 
     sandbox = made.create(template=info.name, timeout=120)
     # Not later: a sandbox is handed out when its ready command has passed.
-    with server.api() as api:
-        headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "8000"}
-        answer = api.get("/", headers=headers)
+    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "8000"}
+    answer = httpx.get(server.url, headers=headers, timeout=30)
     uid = sandbox.commands.run("id -u").stdout.strip()
     assert (answer.status_code, answer.text) == (200, f"hello from /srv/app as {uid}"), answer.text
     assert sandbox.commands.run("whoami; pwd; cat /etc/greeting").stdout.split() == ["worker", "/srv/app", "hello"]

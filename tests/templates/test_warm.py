@@ -52,11 +52,11 @@ def slow(server):
 
 
 def waiting(server: Server) -> int:
-    """Sandboxes on the shelf, as the server keeps account of them."""
-    return len(shelf(server))
+    """Warm sandboxes, as the server keeps account of them."""
+    return len(warm_ids(server))
 
 
-def shelf(server: Server) -> set[str]:
+def warm_ids(server: Server) -> set[str]:
     return {each.parent.name for each in (server.data / "sandboxes").glob("*/warm.json")}
 
 
@@ -129,10 +129,10 @@ def test_one_from_the_pool_is_its_callers_in_everything(server, slow):
     with server.api() as api:
         policy = api.get(f"/sandboxes/{sandbox.sandbox_id}").json()
         assert policy["templateID"] == slow.template_id
-        wrong = api.get("/files", params={"path": "/etc/hostname"}, headers={
-            "E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983", "X-Access-Token": "wrong",
-        })  # fmt: skip
-        assert wrong.status_code == 401, wrong.text
+    wrong = httpx.get(f"{server.url}/files", params={"path": "/etc/hostname"}, headers={
+        "E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983", "X-Access-Token": "wrong",
+    })  # fmt: skip
+    assert wrong.status_code == 401, wrong.text
     blocked = sandbox.commands.run("curl -sS -m 3 http://192.0.2.1/ || echo blocked", timeout=20)
     assert "blocked" in blocked.stdout
     sandbox.kill()
@@ -172,7 +172,7 @@ def test_a_burst_beyond_the_pool_is_served_whole(server, slow):
         assert all(pool.map(lambda each: each[1].kill(), made))
 
 
-def test_a_new_build_empties_the_shelf_of_the_old_one(server, slow):
+def test_a_new_build_ends_the_warm_sandboxes_of_the_old_one(server, slow):
     demand(server, 2)
     templates = Templates("sync", server, None)
     templates.build(template_of(templates, "second"), "slow-start", memory_mb=256)
@@ -209,10 +209,10 @@ def test_paused_and_resumed_it_goes_on(server, slow):
 def test_a_killed_server_ends_its_waiting_ones_and_keeps_its_users(server, slow):
     demand(server, 2)
     sandbox, _ = timed(server)
-    left = shelf(server)
+    left = warm_ids(server)
     server.kill9()
     server.start()
-    assert not left & shelf(server)
+    assert not left & warm_ids(server)
     assert sandbox.commands.run("echo $MARK").stdout
     fresh = [each for each, _ in at_once(2, lambda _: timed(server))]
     assert len({each.sandbox_id for each in [sandbox, *fresh]}) == 3

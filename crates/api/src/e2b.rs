@@ -55,22 +55,22 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 fn sandbox_routes() -> Router<App> {
-    use sandboxes::{create, detail, fork, lifecycle, list, logs, metrics, network, rest};
+    use sandboxes::{create, detail, fork, lifecycle, list, logs, metrics, network, pause};
     Router::new()
         .route("/sandboxes", post(create::v1).get(list::v1))
         .route("/v2/sandboxes", post(create::v2).get(list::v2))
         .route("/sandboxes/metrics", get(metrics::many))
         .route("/sandboxes/{id}", get(detail::get).delete(detail::kill))
-        .route("/sandboxes/{id}/connect", post(rest::connect_v1))
-        .route("/v2/sandboxes/{id}/connect", post(rest::connect_v2))
-        .route("/sandboxes/{id}/resume", post(rest::resume))
+        .route("/sandboxes/{id}/connect", post(pause::connect_v1))
+        .route("/v2/sandboxes/{id}/connect", post(pause::connect_v2))
+        .route("/sandboxes/{id}/resume", post(pause::resume))
         .route("/sandboxes/{id}/timeout", post(lifecycle::timeout))
         .route("/sandboxes/{id}/refreshes", post(lifecycle::refresh))
         .route("/sandboxes/{id}/network", put(network::replace))
         .route("/sandboxes/{id}/metrics", get(metrics::one))
         .route("/sandboxes/{id}/logs", get(logs::v1))
         .route("/v2/sandboxes/{id}/logs", get(logs::v2))
-        .route("/sandboxes/{id}/pause", post(rest::pause))
+        .route("/sandboxes/{id}/pause", post(pause::pause))
         .route("/sandboxes/{id}/fork", post(fork::fork))
         .route("/sandboxes/{id}/snapshots", post(snapshots::create))
         .route("/snapshots", get(snapshots::list))

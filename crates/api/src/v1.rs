@@ -3,6 +3,7 @@
 mod broken;
 mod error;
 mod execute;
+mod ports;
 
 use axum::{
     Router,
@@ -22,6 +23,7 @@ pub(crate) fn routes() -> Router<App> {
         .route("/v1/broken/{id}/disk", get(broken::disk))
         .route("/v1/sandboxes/{id}/execute", post(execute::execute))
         .route("/v1/sandboxes/{id}/languages", get(execute::languages))
+        .route("/v1/sandboxes/{id}/ports/{port}", get(ports::open))
         .method_not_allowed_fallback(wrong_method);
     speaking(routes, error::respond)
 }

@@ -111,7 +111,7 @@ pub enum DockerChoice {
     Off,
 }
 
-/// Sandboxes that a server can be asked to hold at the same time: it has 4,096 places, of which a
+/// Sandboxes that a server can be asked to hold at the same time: it runs at most 4,096, of which a
 /// few are kept for those in the making.
 pub const MOST_SANDBOXES: u32 = 4000;
 

@@ -2,7 +2,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use soulbox_image::ImageStore;
-use soulbox_runtime::{LogLevel, Node};
+use soulbox_runtime::{BuildNode, LogLevel};
 use soulbox_template::{Template, Templates};
 use soulbox_types::TenantId;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +31,7 @@ impl Builder {
     /// Blocking. What an earlier run left unfinished goes.
     pub fn open(
         config: BuilderConfig,
-        node: Arc<dyn Node>,
+        node: Arc<dyn BuildNode>,
         templates: Arc<Templates>,
         images: Arc<ImageStore>,
     ) -> io::Result<Self> {

@@ -20,15 +20,15 @@ pub(crate) async fn collect(context: &Arc<BuildContext>, keep: &[Arc<Template>])
                 .flat_map(|o| o.lower.iter().cloned()),
         );
     }
-    let workshop = Arc::clone(context);
+    let shared = Arc::clone(context);
     let collected = blocking(move || {
-        let config = &workshop.config;
-        workshop.steps.collect(&used, config.step_age)?;
+        let config = &shared.config;
+        shared.steps.collect(&used, config.step_age)?;
         let lasting = config.lasting_files_of.as_ref();
-        workshop.files.collect(config.files_age, lasting, &held)?;
+        shared.files.collect(config.files_age, lasting, &held)?;
         debian::collect(&config.templates_dir, config.image_age)?;
         // Step directories are not the store's, and it knows its own.
-        workshop
+        shared
             .images
             .collect(&used, config.image_age)
             .map_err(io::Error::other)

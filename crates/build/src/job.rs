@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use parking_lot::Mutex;
 use soulbox_image::ImageStore;
-use soulbox_runtime::{AddedLayer, Node};
+use soulbox_runtime::{AddedLayer, BuildNode};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{StartCommand, guest::OverlaySpec};
 use tokio_util::task::TaskTracker;
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct BuildContext {
     pub(crate) config: BuilderConfig,
-    pub(crate) node: Arc<dyn Node>,
+    pub(crate) node: Arc<dyn BuildNode>,
     pub(crate) templates: Arc<Templates>,
     pub(crate) images: Arc<ImageStore>,
     pub(crate) steps: StepCache,

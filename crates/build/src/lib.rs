@@ -44,4 +44,5 @@ pub use builder::Builder;
 pub use builds::{Builds, FilesError, Upload};
 pub use config::BuilderConfig;
 pub use outcome::{BuildFailure, BuildLog};
-pub use request::{Base, BuildRequest, CopySource, Credentials, Stage, Step, StepKind};
+pub use request::{Base, BuildRequest, CopySource, Stage, Step, StepKind};
+pub use soulbox_image::Credentials;

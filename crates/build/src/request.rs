@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use soulbox_image::Credentials;
 use soulbox_template::Template;
-use soulbox_types::{Limits, Secret, TemplateId, TenantId};
+use soulbox_types::{Limits, TemplateId, TenantId};
 
 /// One build: stages of which the last becomes the template.
 #[derive(Debug, Clone)]
@@ -48,23 +49,6 @@ pub enum Base {
     /// Debian, made with `mmdebstrap` from the machine's own package sources.
     Debian {
         packages: Vec<String>,
-    },
-}
-
-/// How to sign in to a registry.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Credentials {
-    Basic {
-        username: String,
-        password: Secret,
-    },
-    Aws {
-        access_key_id: String,
-        secret_access_key: Secret,
-        region: String,
-    },
-    Gcp {
-        service_account_json: Secret,
     },
 }
 

@@ -5,11 +5,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use soulbox_envd_client::{
     CommandSpec, EnvdClient, Error as EnvdError, NodeDial, OutputStream, ProcessExit,
 };
-use soulbox_runtime::{AddedLayer, Error as NodeError};
+use soulbox_runtime::{AddedLayer, BuildNode, Error as NodeError};
 use soulbox_template::Template;
 use soulbox_types::{
-    Chain, EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
-    Tier, UnixMillis,
+    Chain, EndReason, Limits, Purpose, SandboxId, SandboxSpec, Secret, UnixMillis,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -88,7 +87,8 @@ impl StepSandbox {
             created_at: UnixMillis::now(),
         };
         let spec = spec(job, &template)?;
-        let dial = NodeDial::new(Arc::clone(&job.context.node), spec.id.clone());
+        let node: Arc<dyn BuildNode> = Arc::clone(&job.context.node);
+        let dial = NodeDial::new(node, spec.id.clone());
         let sandbox = Self {
             job: job.clone(),
             id: spec.id.clone(),
@@ -246,30 +246,18 @@ fn script_command(script: &str, args: &[&str]) -> CommandSpec {
 }
 
 fn spec(job: &Job, template: &Template) -> Result<SandboxSpec> {
-    let now = UnixMillis::now();
-    let random = SandboxId::random();
-    let id = format!("b{}", &random.as_str()[1..])
+    let life = job.context.config.step_limit + SPARE;
+    let plain = SandboxSpec::new(job.request.tenant.clone(), template.id.clone(), life);
+    let id = format!("b{}", &plain.id.as_str()[1..])
         .parse()
         .map_err(|error| Problem::internal("name the build's sandbox", error))?;
     Ok(SandboxSpec {
         id,
-        tenant: job.request.tenant.clone(),
-        tier: Tier::default(),
-        template: template.id.clone(),
         build: Some(template.build_id.clone()),
         purpose: Purpose::Build,
-        snapshot: None,
-        volumes: Vec::new(),
-        alias: None,
         limits: template.limits,
-        env: [].into(),
-        metadata: [].into(),
-        network: NetworkPolicy::default(),
-        lifecycle: Lifecycle::default(),
         access_token: Some(Secret::random()),
         traffic_token: Some(Secret::random()),
-        node_token: Secret::random(),
-        created_at: now,
-        deadline: now.plus(job.context.config.step_limit + SPARE),
+        ..plain
     })
 }

@@ -225,7 +225,7 @@ fn too_much_memory_kills_inside_and_is_counted() {
 }
 
 #[test]
-fn a_fence_binds_all_groups_together_whatever_each_may_use() {
+fn a_slices_limit_binds_all_groups_together_whatever_each_may_use() {
     let Some(machine) = Machine::open("slice") else {
         return;
     };
@@ -265,7 +265,7 @@ fn a_fence_binds_all_groups_together_whatever_each_may_use() {
 }
 
 #[test]
-fn a_fence_can_be_moved_both_ways() {
+fn a_slices_limit_can_be_moved_both_ways() {
     let Some(machine) = Machine::open("moved") else {
         return;
     };

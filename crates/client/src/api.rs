@@ -17,10 +17,12 @@ mod broken;
 mod copies;
 mod keys;
 mod observe;
+mod ports;
 mod sandboxes;
 mod templates;
 
 pub use broken::{Disk, DiskChunk};
+pub use ports::PortStream;
 
 /// What a create may take: the server waits for envd.
 const CREATE_LIMIT: Duration = Duration::from_mins(1);

@@ -5,6 +5,9 @@ use std::{fmt, net::IpAddr, str::FromStr};
 
 use http::{HeaderValue, Uri, uri::Authority};
 
+/// The server finds sandboxes under any domain; this is its default one.
+const LOCAL_DOMAIN: &str = "sbx.localhost";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl {
     scheme: &'static str,
@@ -61,6 +64,28 @@ impl BaseUrl {
             .build()
     }
 
+    /// A URL whose host names a sandbox and a port. What is at an address has no names, except on this
+    /// machine, where all names under `localhost` lead to it.
+    pub(crate) fn port_url(&self, id: &str, port: u16) -> Option<String> {
+        let host = self.authority.host();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let domain = match bare.parse::<IpAddr>() {
+            Ok(address) if address.is_loopback() => LOCAL_DOMAIN,
+            Ok(_) => return None,
+            Err(_) if host == "localhost" => LOCAL_DOMAIN,
+            Err(_) => ["api.", "sandbox."]
+                .iter()
+                .find_map(|prefix| host.strip_prefix(prefix))
+                .unwrap_or(host),
+        };
+        let server_port = self.authority.port_u16();
+        let server_port = server_port.map_or_else(String::new, |port| format!(":{port}"));
+        Some(format!(
+            "{}://{port}-{id}.{domain}{server_port}",
+            self.scheme
+        ))
+    }
+
     /// The proxy honours routing headers on `localhost`, addresses and `sandbox.*` names only; on
     /// any other name we keep the address and say `sandbox.<domain>` in Host, which needs no DNS.
     pub(crate) fn routing_host(&self) -> Option<HeaderValue> {
@@ -104,6 +129,35 @@ mod tests {
         ] {
             assert!(bad.parse::<BaseUrl>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_port_has_a_url_where_there_are_names() {
+        let url = |base: &str| base.parse::<BaseUrl>().unwrap().port_url("iabc", 8000);
+        for (base, expected) in [
+            (
+                "http://127.0.0.1:3000",
+                "http://8000-iabc.sbx.localhost:3000",
+            ),
+            ("http://[::1]:3000", "http://8000-iabc.sbx.localhost:3000"),
+            (
+                "http://localhost:3000",
+                "http://8000-iabc.sbx.localhost:3000",
+            ),
+            ("https://api.example.com", "https://8000-iabc.example.com"),
+            (
+                "https://sandbox.example.com",
+                "https://8000-iabc.example.com",
+            ),
+            (
+                "https://api.sbx.localhost:3443",
+                "https://8000-iabc.sbx.localhost:3443",
+            ),
+            ("http://box.lan:3000", "http://8000-iabc.box.lan:3000"),
+        ] {
+            assert_eq!(url(base).as_deref(), Some(expected));
+        }
+        assert_eq!(url("http://10.1.2.3:3000"), None);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header, request};
 use hyper::body::Incoming;
 use serde::{Serialize, de::DeserializeOwned};
+use soulbox_envd_protocol::{Encoding, ErrorBody, call_headers, frames, stream_headers};
 use soulbox_types::{ENVD_PORT, Secret};
 use tokio::time::timeout;
 
@@ -24,8 +24,7 @@ mod stream;
 pub use stream::Messages;
 
 const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// How often envd sends a keepalive on an idle stream, and how long we wait without one.
-const KEEPALIVE: Duration = Duration::from_secs(15);
+/// How long we wait without a keepalive on an idle stream.
 const IDLE_LIMIT: Duration = Duration::from_secs(75);
 
 #[derive(Debug, Clone)]
@@ -92,17 +91,11 @@ impl Envd {
         Ok(request)
     }
 
-    /// A request to one of envd's procedures; the account travels as Basic authentication there.
-    fn rpc(&self, procedure: &str, content_type: &'static str) -> Result<request::Builder> {
-        let mut request = self
-            .request(Method::POST, &format!("/{procedure}"))?
-            .header(header::CONTENT_TYPE, content_type)
-            .header("connect-protocol-version", "1");
-        if let Some(user) = &self.user {
-            let credentials = STANDARD.encode(format!("{user}:"));
-            request = request.header(header::AUTHORIZATION, format!("Basic {credentials}"));
-        }
-        Ok(request)
+    /// A request to one of envd's procedures.
+    fn rpc(&self, procedure: &str, encoding: Encoding) -> Result<request::Builder> {
+        let request = self.request(Method::POST, &format!("/{procedure}"))?;
+        let user = self.user.as_deref().unwrap_or_default();
+        Ok(call_headers(request, encoding, user))
     }
 
     async fn unary<T: DeserializeOwned>(
@@ -112,7 +105,7 @@ impl Envd {
         what: &'static str,
     ) -> Result<T> {
         let request = self
-            .rpc(procedure, "application/json")?
+            .rpc(procedure, Encoding::Unary)?
             .body(transport::full(encode(message)?))
             .map_err(|error| Error::protocol(error.to_string()))?;
         let answer = self.transport.unary(request, what, CALL_LIMIT).await?;
@@ -130,17 +123,13 @@ impl Envd {
         limit: Option<Duration>,
         more: &[(&'static str, &'static str)],
     ) -> Result<Messages> {
-        let mut request = self
-            .rpc(procedure, "application/connect+json")?
-            .header("keepalive-ping-interval", KEEPALIVE.as_secs());
+        let request = self.rpc(procedure, Encoding::Stream)?;
+        let mut request = stream_headers(request, limit.filter(|limit| !limit.is_zero()));
         for (name, value) in more {
             request = request.header(*name, *value);
         }
-        if let Some(limit) = limit {
-            request = request.header("connect-timeout-ms", limit.as_millis().to_string());
-        }
         let request = request
-            .body(transport::full(frame(&encode(message)?)?))
+            .body(transport::full(frame(message)?))
             .map_err(|error| Error::protocol(error.to_string()))?;
         let response = self.open(request, "starting the stream").await?;
         Ok(Messages::new(response.into_body(), self.id.clone()))
@@ -171,7 +160,7 @@ impl Envd {
                 id: self.id.clone(),
             };
         }
-        match serde_json::from_slice::<stream::WireError>(&answer.body) {
+        match serde_json::from_slice::<ErrorBody>(&answer.body) {
             Ok(wire) => Error::Rpc(wire.into()),
             Err(_) => Error::Api(refusal),
         }
@@ -182,8 +171,8 @@ fn encode(message: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(message).map_err(|error| Error::protocol(error.to_string()))
 }
 
-impl From<stream::WireError> for RpcError {
-    fn from(wire: stream::WireError) -> Self {
+impl From<ErrorBody> for RpcError {
+    fn from(wire: ErrorBody) -> Self {
         Self {
             code: wire.code,
             message: wire.message,
@@ -192,7 +181,7 @@ impl From<stream::WireError> for RpcError {
 }
 
 /// A message of a request's stream.
-fn frame(payload: &[u8]) -> Result<bytes::Bytes> {
-    soulbox_connect_frames::encode(payload)
+fn frame(message: &impl Serialize) -> Result<bytes::Bytes> {
+    frames::encode(&encode(message)?)
         .ok_or_else(|| Error::protocol("a message that is too long to send"))
 }

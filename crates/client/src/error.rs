@@ -29,11 +29,19 @@ impl ApiError {
                 "check the key (--api-key, SOULBOX_API_KEY or E2B_API_KEY); on the server's \
                  machine `soulbox key create NAME --offline` makes one"
             }
+            (Some("sandbox_broken"), _) => return None,
+            (_, StatusCode::NOT_FOUND) if self.is_about("is paused") => {
+                "`soulbox resume` resumes it, for five minutes or --timeout"
+            }
             (_, StatusCode::NOT_FOUND) if self.is_about("sandbox") => {
-                "`soulbox ls` shows the sandboxes that run"
+                "`soulbox ls` lists your sandboxes, paused ones too"
             }
             (_, StatusCode::NOT_FOUND) if self.is_about("template") => {
                 "`soulbox template ls` shows the templates"
+            }
+            (_, StatusCode::FORBIDDEN) if self.is_about("template") => {
+                "`soulbox template ls` shows those that this key may use; another team's must be \
+                 published by it first"
             }
             _ => return None,
         })
@@ -105,6 +113,12 @@ impl Error {
             Self::SandboxGone { .. } => true,
             _ => false,
         }
+    }
+
+    /// The sandbox runs, and nothing listens on the port.
+    pub fn is_closed_port(&self) -> bool {
+        matches!(self, Self::Api(api) if api.status == StatusCode::BAD_GATEWAY
+            && api.message.contains("port is not open"))
     }
 
     /// What was asked for cannot be done in the state that things are in.

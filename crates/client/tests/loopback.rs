@@ -33,7 +33,7 @@ use soulbox_client::{
     },
     model::CreateSandbox,
 };
-use soulbox_connect_frames as frames;
+use soulbox_envd_protocol::frames;
 use soulbox_types::Secret;
 use tokio::net::TcpListener;
 

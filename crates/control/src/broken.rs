@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use soulbox_runtime::{Broken, Error as NodeError, Remedy};
+use soulbox_runtime::{Broken, DiskStream, Error as NodeError, Remedy};
 use soulbox_store::EndRow;
 use soulbox_types::{Chain, EndReason, SandboxId, SandboxSpec, TenantId, UnixMillis};
 use tracing::Instrument;
@@ -111,7 +111,7 @@ impl Control {
     }
 
     /// The disk of one that does not run, as it is.
-    pub async fn broken_disk(&self, tenant: &Tenant, id: &SandboxId) -> Result<std::fs::File> {
+    pub async fn broken_disk(&self, tenant: &Tenant, id: &SandboxId) -> Result<DiskStream> {
         self.own_broken(tenant, id).await?;
         Ok(self.node.broken_disk(id).await?)
     }

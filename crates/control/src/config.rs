@@ -44,8 +44,10 @@ pub struct BuildConfig {
     pub max_limits: Limits,
     /// The longest that a build may run.
     pub max_duration: Duration,
-    /// How long a create waits for a template of the server's own to be built: well within the
-    /// time that clients give one request.
+    /// How long a create waits for a template of the server's own to be built. Clients give one
+    /// request 60 s and, told to try again, wait as long as the answer says if that leaves time: so
+    /// this and that pause together are no less than 60 s, and what they show at the end is our text
+    /// and not their own timeout.
     pub patience: Duration,
     /// Templates that the server can build by itself, for everybody.
     pub builtins: Vec<BuiltIn>,
@@ -68,7 +70,7 @@ impl BuildConfig {
                 ..Limits::default()
             },
             max_duration: Duration::from_hours(2),
-            patience: Duration::from_secs(20),
+            patience: Duration::from_secs(50),
             builtins: Vec::new(),
         }
     }

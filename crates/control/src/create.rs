@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{PoolKey, Reservation, ReserveRequest, SandboxStatus};
+use soulbox_runtime::{Error as NodeError, PoolKey, Reservation, ReserveRequest, SandboxStatus};
 use soulbox_store::{EndRow, IdempotencyRecord, SandboxRow, Started};
 use soulbox_types::{
     EndReason, Purpose, SandboxId, SandboxSpec, Secret, TemplateId, TenantId, UnixMillis,
@@ -20,6 +20,8 @@ use crate::{
 
 /// The node has its own, tighter limits per step; this one is for a node that does not answer.
 const CREATE_LIMIT: Duration = Duration::from_secs(55);
+/// For the end of what could not be made; the client waits for the reason meanwhile.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a client needs to use a sandbox: the answer to create and connect.
 #[derive(Debug, Clone)]
@@ -146,7 +148,7 @@ impl Control {
 
     pub(crate) async fn carry_out(&self, mut plan: Plan) -> Result<Access> {
         if let Some(record) = &plan.record {
-            // Before the limit is asked: the first request may have taken the last place.
+            // Before the limit is asked: the first request may be what it counts last.
             let forget = forget_before(plan.spec.created_at);
             if let Some(earlier) = self.store.find_idempotency(record, forget).await? {
                 return self.replay(record, earlier);
@@ -155,7 +157,7 @@ impl Control {
         // Released when this is over, unless a create has used it.
         let _reservation = self.reserve(&mut plan.spec).await?;
         tracing::Span::current().record("sandbox_id", plan.spec.id.as_str());
-        let place = self.take_place(&plan.spec)?;
+        let permit = self.take_permit(&plan.spec)?;
         let made = if let Some(record) = &plan.record {
             if let Some(earlier) = self.write_first(&plan.spec, record).await? {
                 return Ok(earlier);
@@ -166,7 +168,7 @@ impl Control {
         };
         match made.and_then(|status| self.made(&status)) {
             Ok(access) => {
-                place.keep();
+                permit.keep();
                 if plan.record.is_some() {
                     self.write_answer(&access).await;
                 }
@@ -174,7 +176,7 @@ impl Control {
                 Ok(access)
             }
             Err(error) => {
-                self.write_failure(&place.id, &error, plan.record.is_some())
+                self.write_failure(&permit.id, &error, plan.record.is_some())
                     .await;
                 Err(error)
             }
@@ -183,7 +185,7 @@ impl Control {
 
     /// Takes what the node has ready for such a sandbox, and its id. Not for whoever will be refused.
     async fn reserve(&self, spec: &mut SandboxSpec) -> Result<Option<Reservation>> {
-        if !self.has_place(&spec.tenant) {
+        if !self.is_below_limit(&spec.tenant) {
             return Ok(None);
         }
         let pool_key = PoolKey::of(spec);
@@ -222,7 +224,7 @@ impl Control {
         let (written, made) = tokio::join!(self.store.insert_sandbox(&row), self.make(spec));
         if let Err(error) = written {
             if made.is_ok() {
-                self.destroy_on_node(&id, EndReason::CreateFailed).await?;
+                self.give_up_making(&id).await;
             }
             return Err(error.into());
         }
@@ -233,13 +235,33 @@ impl Control {
         let id = spec.id.clone();
         let made = tokio::time::timeout(CREATE_LIMIT, self.node.create(spec)).await;
         let Ok(made) = made else {
-            self.destroy_on_node(&id, EndReason::CreateFailed).await?;
+            self.give_up_making(&id).await;
             return Err(Error::Timeout {
                 what: "making the sandbox",
                 limit: CREATE_LIMIT,
             });
         };
         Ok(made?)
+    }
+
+    /// Ends what could not be made, and waits for that for a moment: it goes on by itself. What the
+    /// client is told is why there is no sandbox, not what happened to its remains.
+    async fn give_up_making(&self, id: &SandboxId) {
+        let (node, target) = (Arc::clone(&self.node), id.clone());
+        let ended = async move { node.destroy(&target, EndReason::CreateFailed).await };
+        let ended = tokio::spawn(ended.in_current_span());
+        match tokio::time::timeout(GIVE_UP_LIMIT, ended).await {
+            Ok(Ok(Ok(()) | Err(NodeError::SandboxNotFound(_)))) => {}
+            Ok(Ok(Err(error))) => {
+                tracing::error!(sandbox_id = %id, %error, "could not end what could not be made");
+            }
+            Ok(Err(error)) => {
+                tracing::error!(sandbox_id = %id, %error, "the task that ends a sandbox failed");
+            }
+            Err(_) => {
+                tracing::error!(sandbox_id = %id, "what could not be made takes long to end");
+            }
+        }
     }
 
     /// It is there and on record.
@@ -284,20 +306,20 @@ impl Control {
         }
     }
 
-    fn has_place(&self, tenant: &TenantId) -> bool {
+    fn is_below_limit(&self, tenant: &TenantId) -> bool {
         let limit = self.config.max_sandboxes_per_tenant;
         let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
-        self.registry.has_place(tenant, limit, is_paused)
+        self.registry.is_below_limit(tenant, limit, is_paused)
     }
 
-    fn take_place(&self, spec: &SandboxSpec) -> Result<Place<'_>> {
+    fn take_permit(&self, spec: &SandboxSpec) -> Result<Permit<'_>> {
         let limit = self.config.max_sandboxes_per_tenant;
         let is_paused = |id: &SandboxId| self.node.paused(id).is_some();
         if self
             .registry
             .reserve(&spec.id, &spec.tenant, limit, is_paused)
         {
-            Ok(Place {
+            Ok(Permit {
                 control: self,
                 id: spec.id.clone(),
                 kept: false,
@@ -308,20 +330,20 @@ impl Control {
     }
 }
 
-/// One of a tenant's places, given back unless kept: also when making the sandbox panics.
-struct Place<'a> {
+/// To have one more sandbox; given back unless kept: also when making the sandbox panics.
+struct Permit<'a> {
     control: &'a Control,
     id: SandboxId,
     kept: bool,
 }
 
-impl Place<'_> {
+impl Permit<'_> {
     fn keep(mut self) {
         self.kept = true;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         if !self.kept {
             self.control.registry.remove(&self.id);

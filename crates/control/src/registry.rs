@@ -68,7 +68,7 @@ impl Registry {
     }
 
     /// Whether there is one, just now.
-    pub(crate) fn has_place(
+    pub(crate) fn is_below_limit(
         &self,
         tenant: &TenantId,
         limit: u32,

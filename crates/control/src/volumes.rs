@@ -208,11 +208,7 @@ impl Control {
             return Err(Error::Invalid(message));
         }
         let ids = claim.volumes.clone();
-        blocking(move || {
-            ids.iter()
-                .try_for_each(|id| volumes.directory(id).map(drop))
-        })
-        .await?;
+        blocking(move || ids.iter().try_for_each(|id| volumes.mount(id))).await?;
         Ok((mounts, claim))
     }
 
@@ -229,7 +225,7 @@ impl Control {
         };
         for id in spec.volumes.iter().map(|mount| mount.volume.clone()) {
             let (volumes, owned) = (Arc::clone(&volumes), id.clone());
-            if let Err(error) = blocking(move || volumes.directory(&owned)).await {
+            if let Err(error) = blocking(move || volumes.mount(&owned)).await {
                 tracing::error!(volume_id = id, error = %Chain(&error), "could not mount a volume in use");
             }
         }

@@ -170,18 +170,16 @@ fn in_the_way(step: &str, message: &str, environment: &Environment) -> Vec<Strin
     }
     let executes = ["could not start soulbox-init", "execute envd"].contains(&step);
     if executes && environment.is_mounted("noexec") {
-        say(
-            "the data folder is mounted with noexec: mount -o remount,exec, or choose another \
-             one with --data-dir"
-                .into(),
-        );
+        say(format!(
+            "the data folder is mounted with noexec: `{}`, or choose another one with --data-dir",
+            environment.remount("exec")
+        ));
     }
     if environment.is_mounted("ro") {
-        say(
-            "the data folder is mounted read-only: mount -o remount,rw, or choose another one \
-             with --data-dir"
-                .into(),
-        );
+        say(format!(
+            "the data folder is mounted read-only: `{}`, or choose another one with --data-dir",
+            environment.remount("rw")
+        ));
     }
     if message.contains("No space left") && !about_users {
         say("free some space on the data folder's disk".into());

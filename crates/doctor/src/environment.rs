@@ -22,6 +22,8 @@ pub struct Environment {
     /// Of the data folder, or of what will hold it.
     pub file_system: String,
     pub mount_options: Vec<String>,
+    /// Where that is mounted: `/` on most machines.
+    pub mount_point: String,
 }
 
 impl Environment {
@@ -30,7 +32,7 @@ impl Environment {
         let is_one = |path: &str| read(path).trim() == "1";
         let mountinfo = read("/proc/self/mountinfo");
         let mount = mount_of(&mountinfo, &real(data_dir));
-        let (file_system, mount_options) = mount.unwrap_or_default();
+        let mount = mount.unwrap_or_default();
         Self {
             container: container(&mountinfo),
             mapped_ids: mapped_ids(&read("/proc/self/uid_map")),
@@ -40,8 +42,36 @@ impl Environment {
                 .ok(),
             apparmor_restricts: is_one("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             selinux_enforces: is_one("/sys/fs/selinux/enforce"),
-            file_system,
-            mount_options,
+            file_system: mount.kind,
+            mount_options: mount.options,
+            mount_point: mount.point,
+        }
+    }
+
+    /// The command that changes an option of the data folder's mount.
+    pub(crate) fn remount(&self, option: &str) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/_-.".contains(c);
+        let point = &self.mount_point;
+        if point.chars().all(plain) {
+            format!("mount -o remount,{option} {point}")
+        } else {
+            format!(
+                "mount -o remount,{option} '{}'",
+                point.replace('\'', r"'\''")
+            )
+        }
+    }
+
+    /// What to do about a data folder that cannot be written to.
+    pub fn writable(&self) -> String {
+        let elsewhere = "choose another folder with --data-dir";
+        if self.is_mounted("ro") {
+            let remount = self.remount("rw");
+            format!("it is mounted read-only: make it writable (`{remount}`), or {elsewhere}")
+        } else {
+            format!(
+                "make it writable for this user (its owner, its mode, `chattr -i`), or {elsewhere}"
+            )
         }
     }
 
@@ -69,7 +99,7 @@ fn container(mountinfo: &str) -> Option<String> {
         return Some(String::from_utf8_lossy(name).into_owned());
     }
     // Machines that were made of an image have the file as well.
-    let layered = mount_of(mountinfo, Path::new("/")).is_some_and(|(kind, _)| kind == "overlay");
+    let layered = mount_of(mountinfo, Path::new("/")).is_some_and(|mount| mount.kind == "overlay");
     if layered && Path::new("/.dockerenv").exists() {
         return Some("docker".to_owned());
     }
@@ -93,9 +123,16 @@ fn mapped_ids(map: &str) -> Option<u64> {
     (all > 0 && all < u64::from(u32::MAX)).then_some(all)
 }
 
-/// Kind and options of the mount that a path is on, or would be.
-fn mount_of(mountinfo: &str, path: &Path) -> Option<(String, Vec<String>)> {
-    let mut best: Option<(usize, String, Vec<String>)> = None;
+#[derive(Debug, Default)]
+struct Mount {
+    point: String,
+    kind: String,
+    options: Vec<String>,
+}
+
+/// The mount that a path is on, or would be.
+fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
+    let mut best: Option<(usize, Mount)> = None;
     for line in mountinfo.lines() {
         let Some((before, after)) = line.split_once(" - ") else {
             continue;
@@ -110,10 +147,15 @@ fn mount_of(mountinfo: &str, path: &Path) -> Option<(String, Vec<String>)> {
         let depth = Path::new(point).components().count();
         if path.starts_with(point) && best.as_ref().is_none_or(|(found, ..)| *found <= depth) {
             let all = options.split(',').chain(of_super.unwrap_or("").split(','));
-            best = Some((depth, kind.to_owned(), all.map(ToOwned::to_owned).collect()));
+            let mount = Mount {
+                point: point.to_owned(),
+                kind: kind.to_owned(),
+                options: all.map(ToOwned::to_owned).collect(),
+            };
+            best = Some((depth, mount));
         }
     }
-    best.map(|(_, kind, options)| (kind, options))
+    best.map(|(_, mount)| mount)
 }
 
 #[cfg(test)]
@@ -129,10 +171,33 @@ mod tests {
 32 22 0:7 / /variety rw - tmpfs tmpfs rw
 ";
         let of = |path: &str| mount_of(text, Path::new(path)).unwrap();
-        assert_eq!(of("/srv/soulbox").0, "ext4");
-        let (kind, options) = of("/var/lib/soulbox");
-        assert_eq!(kind, "btrfs");
+        assert_eq!(of("/srv/soulbox").kind, "ext4");
+        let Mount {
+            point,
+            kind,
+            options,
+        } = of("/var/lib/soulbox");
+        assert_eq!((point.as_str(), kind.as_str()), ("/var", "btrfs"));
         assert!(options.contains(&"noexec".to_owned()) && options.contains(&"ro".to_owned()));
+    }
+
+    #[test]
+    fn whoever_is_to_mount_again_is_told_what() {
+        let mut environment = Environment {
+            mount_options: vec!["ro".to_owned()],
+            mount_point: "/srv/my data".to_owned(),
+            ..Environment::default()
+        };
+        let said = environment.writable();
+        assert!(
+            said.contains("mount -o remount,rw '/srv/my data'"),
+            "{said}"
+        );
+        environment.mount_options.clear();
+        let said = environment.writable();
+        assert!(!said.contains("remount"), "it is writable already: {said}");
+        environment.mount_point = "/var".to_owned();
+        assert_eq!(environment.remount("exec"), "mount -o remount,exec /var");
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub fn missing(data_dir: &Path) -> Vec<Problem> {
 /// `false`: there is no place to try things in.
 fn try_the_jail(checks: &mut Checks, data_dir: &Path) -> bool {
     let scratch = Scratch::new(data_dir);
-    let folder = checks::storage::folder(&scratch);
+    let folder = checks::storage::folder(&scratch, data_dir);
     let cannot_try = folder.outcome == Outcome::Fail;
     checks.required("folder", "data folder", || folder);
     if cannot_try && checks.as_root {

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header, request};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
+use soulbox_envd_protocol::{Encoding, call_headers};
 use soulbox_types::{ENVD_PORT, NODE_TOKEN_HEADER, SandboxSpec, Secret};
 use tokio::time::timeout;
 
@@ -120,19 +120,14 @@ impl EnvdClient {
         &self,
         name: &str,
         user: &str,
-        content_type: &'static str,
+        encoding: Encoding,
     ) -> Result<request::Builder> {
-        let mut request = base(Method::POST, &format!("/process.Process/{name}"))
-            .header(header::CONTENT_TYPE, content_type)
-            .header("connect-protocol-version", "1");
-        if let Some(token) = &self.access_token {
-            request = request.header("x-access-token", sensitive(token.expose())?);
-        }
-        if !user.is_empty() {
-            let credentials = STANDARD.encode(format!("{user}:"));
-            request = request.header(header::AUTHORIZATION, format!("Basic {credentials}"));
-        }
-        Ok(request)
+        let request = base(Method::POST, &format!("/process.Process/{name}"));
+        let request = call_headers(request, encoding, user);
+        Ok(match &self.access_token {
+            Some(token) => request.header("x-access-token", sensitive(token.expose())?),
+            None => request,
+        })
     }
 
     /// The head of an answer, once envd has agreed.

@@ -1,9 +1,10 @@
 //! envd's events of a process: its start, its output, its end.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use http_body_util::BodyExt;
-use serde::Deserialize;
-use soulbox_connect_frames::{Decoder, Frame};
+use soulbox_envd_protocol::{
+    self as protocol, EndOfStream,
+    frames::{Decoder, Frame},
+};
 use soulbox_outgoing::ChunkThrottle;
 use tokio::time::timeout;
 
@@ -85,80 +86,32 @@ impl Events {
 
 /// The stream is over and the process's end was not reported.
 fn ended_early(end: &[u8]) -> Error {
-    #[derive(Deserialize)]
-    struct End {
-        #[serde(default)]
-        error: Option<WireError>,
-    }
-    #[derive(Deserialize)]
-    struct WireError {
-        code: String,
-        #[serde(default)]
-        message: String,
-    }
-    match serde_json::from_slice::<End>(end) {
-        Ok(End { error: Some(error) }) => Error::refused(&error.code, &error.message),
-        Ok(End { error: None }) => Error::protocol("a process stream without an end"),
+    match serde_json::from_slice::<EndOfStream>(end) {
+        Ok(EndOfStream { error: Some(error) }) => Error::refused(&error.code, &error.message),
+        Ok(EndOfStream { error: None }) => Error::protocol("a process stream without an end"),
         Err(error) => Error::protocol(error),
     }
 }
 
-/// `None`: a keepalive, or something newer than this client.
+/// `None`: a keepalive, or something that a process without a terminal does not say.
 fn parse(message: &[u8]) -> Result<Option<Event>> {
-    #[derive(Deserialize)]
-    struct Wire {
-        event: WireEvent,
-    }
-    #[derive(Deserialize)]
-    struct WireEvent {
-        start: Option<WireStart>,
-        data: Option<WireData>,
-        end: Option<WireEnd>,
-    }
-    #[derive(Deserialize)]
-    struct WireStart {
-        #[serde(default)]
-        pid: u32,
-    }
-    #[derive(Deserialize)]
-    struct WireData {
-        stdout: Option<String>,
-        stderr: Option<String>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct WireEnd {
-        #[serde(default)]
-        exit_code: i32,
-        #[serde(default)]
-        exited: bool,
-        #[serde(default)]
-        status: String,
-    }
-
-    let wire: Wire = serde_json::from_slice(message).map_err(Error::protocol)?;
-    if let Some(start) = wire.event.start {
-        return Ok(Some(Event::Started { pid: start.pid }));
-    }
-    if let Some(end) = wire.event.end {
-        return Ok(Some(Event::Ended(if end.exited {
+    let event = protocol::Event::parse(message).map_err(Error::protocol)?;
+    Ok(event.and_then(|event| match event {
+        protocol::Event::Started { pid } => Some(Event::Started { pid }),
+        protocol::Event::Output(stream, bytes) => {
+            let stream = match stream {
+                protocol::OutputStream::Stdout => OutputStream::Stdout,
+                protocol::OutputStream::Stderr => OutputStream::Stderr,
+                protocol::OutputStream::Pty => return None,
+            };
+            Some(Event::Output(stream, bytes))
+        }
+        protocol::Event::Ended(end) => Some(Event::Ended(if end.exited {
             ProcessExit::Code(end.exit_code)
         } else {
-            let name = end.status.strip_prefix("signal: ").unwrap_or(&end.status);
-            ProcessExit::Signal(name.chars().take(100).collect())
-        })));
-    }
-    let output = match wire.event.data {
-        Some(WireData {
-            stdout: Some(text), ..
-        }) => (OutputStream::Stdout, text),
-        Some(WireData {
-            stderr: Some(text), ..
-        }) => (OutputStream::Stderr, text),
-        _ => return Ok(None),
-    };
-    let bytes = STANDARD.decode(output.1).map_err(Error::protocol)?;
-    Ok(Some(Event::Output(output.0, bytes)))
+            ProcessExit::Signal(end.cause().chars().take(100).collect())
+        })),
+    }))
 }
 
 #[cfg(test)]
@@ -169,21 +122,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_event_is_understood() {
+    fn an_end_is_a_code_or_a_signal() {
         let parse = |text: &str| parse(text.as_bytes()).unwrap();
-        let started = parse(r#"{"event":{"start":{"pid":7}}}"#);
-        assert_eq!(started, Some(Event::Started { pid: 7 }));
-        let output = Event::Output(OutputStream::Stderr, b"hi".to_vec());
-        assert_eq!(
-            parse(r#"{"event":{"data":{"stderr":"aGk="}}}"#),
-            Some(output)
-        );
         let code = r#"{"event":{"end":{"exitCode":3,"exited":true,"status":"exit status 3"}}}"#;
         assert_eq!(parse(code), Some(Event::Ended(ProcessExit::Code(3))));
         let signal = r#"{"event":{"end":{"exitCode":-1,"status":"signal: killed"}}}"#;
         let killed = ProcessExit::Signal("killed".into());
         assert_eq!(parse(signal), Some(Event::Ended(killed)));
-        assert_eq!(parse(r#"{"event":{"keepalive":{}}}"#), None);
+    }
+
+    #[test]
+    fn what_only_a_terminal_says_is_passed_over() {
+        let event = parse(br#"{"event":{"data":{"pty":"aGk="}}}"#).unwrap();
+        assert_eq!(event, None);
     }
 
     #[test]

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use soulbox_envd_protocol::{
+    Encoding, frames,
+    process::{ProcessConfig, ProcessSelector, SIGKILL, SendSignalRequest, StartRequest},
+    stream_headers,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -13,7 +17,6 @@ use crate::{
 };
 
 const STARTING: &str = "starting a command";
-const KEEPALIVE: Duration = Duration::from_secs(15);
 /// envd ends the process at the limit itself, and says so; this is how long it may take to.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long ending an abandoned process may take.
@@ -92,22 +95,20 @@ impl EnvdClient {
         tag: &str,
         limit: Option<Duration>,
     ) -> Result<Events> {
-        let mut start = json!({
-            "process": { "cmd": command.program, "args": command.args, "envs": command.env },
-            "stdin": false,
-            "tag": tag,
-        });
-        if let Some(cwd) = &command.cwd {
-            start["process"]["cwd"] = json!(cwd);
-        }
-        let mut request = self
-            .procedure("Start", &command.user, "application/connect+json")?
-            .header("keepalive-ping-interval", KEEPALIVE.as_secs());
-        if let Some(limit) = limit {
-            let millis = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX).max(1);
-            request = request.header("connect-timeout-ms", millis);
-        }
-        let start = soulbox_connect_frames::encode(&encode(&start)?);
+        let start = StartRequest {
+            process: Some(ProcessConfig {
+                cmd: command.program.clone(),
+                args: command.args.clone(),
+                envs: command.env.clone(),
+                cwd: command.cwd.clone(),
+            }),
+            stdin: Some(false),
+            tag: Some(tag.to_owned()),
+            pty: None,
+        };
+        let request = self.procedure("Start", &command.user, Encoding::Stream)?;
+        let request = stream_headers(request, limit);
+        let start = frames::encode(&encode(&start)?);
         let body = full(start.ok_or_else(|| Error::protocol("too long to send"))?);
         let exchange = self.call(request, body, STARTING, CALL_LIMIT).await?;
         Ok(Events::new(exchange))
@@ -115,8 +116,11 @@ impl EnvdClient {
 
     /// Kills a process and its group.
     async fn end(&self, tag: &str, user: &str) -> Result<()> {
-        let message = json!({ "process": { "tag": tag }, "signal": "SIGNAL_SIGKILL" });
-        let request = self.procedure("SendSignal", user, "application/json")?;
+        let message = SendSignalRequest {
+            process: Some(ProcessSelector::by_tag(tag)),
+            signal: SIGKILL,
+        };
+        let request = self.procedure("SendSignal", user, Encoding::Unary)?;
         let what = "ending a command";
         let body = full(encode(&message)?);
         self.call(request, body, what, CALL_LIMIT).await.map(drop)

@@ -8,6 +8,7 @@
 //! - [`rpc`]: the process and file-system services; [`files`]: whole files over plain HTTP
 //! - [`transfer`]: whole trees in and out, for the node; [`removal`]: trees, however deep, away
 //! - [`process`]: starting, following and reaping; [`watch`]: inotify
+//! - [`sftp`]: an SFTP server, as a program of its own in this one
 //! - [`control`]: health, metrics and `/init`; [`state`]: what all of them share
 
 mod auth;
@@ -24,6 +25,7 @@ mod process;
 mod proto;
 mod removal;
 mod rpc;
+mod sftp;
 mod startup;
 mod state;
 mod time;
@@ -45,6 +47,16 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .next()
+        .is_some_and(|name| name == sftp::PROGRAM)
+    {
+        // Whoever asked has closed its side, or sent what no client sends.
+        return match sftp::serve(io::stdin().lock(), io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,5 +1,6 @@
-//! The messages of E2B's `process` and `filesystem` services, written by hand.
+//! The messages of E2B's `process` service, which envd shares with its clients, and of its
+//! `filesystem` service.
 
 pub(crate) mod filesystem;
-pub(crate) mod json;
-pub(crate) mod process;
+
+pub(crate) use soulbox_envd_protocol::{Event, OutputStream, json, process};

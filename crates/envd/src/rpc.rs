@@ -9,6 +9,8 @@ pub(crate) mod watching;
 
 use std::time::Duration;
 
+use soulbox_envd_protocol::KEEPALIVE_HEADER;
+
 use crate::{
     auth,
     connect::{Call, Code, ConnectError},
@@ -36,7 +38,7 @@ fn user(call: &Call) -> Result<User, ConnectError> {
 fn keepalive_interval(call: &Call) -> Duration {
     const DEFAULT: u64 = 90;
     let asked = call
-        .header("keepalive-ping-interval")
+        .header(KEEPALIVE_HEADER)
         .and_then(|text| text.trim().parse().ok());
     Duration::from_secs(asked.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT))
 }

@@ -1,9 +1,10 @@
 //! How to sign in to a registry.
 
 use aws_lc_rs::hmac;
+use serde::{Deserialize, Serialize};
 use soulbox_types::Secret;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Credentials {
     Basic {
         username: String,

@@ -6,6 +6,11 @@ use crate::layer::LayerError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What works without the registry that was asked for.
+const OFFLINE: &str = "without a connection build from what is here (FROM template://base, \
+                       `soulbox template from-host` or `from-tar`), or from a registry of your own \
+                       (registry-mirror)";
+
 /// Messages are shown to the user who asked for the image: each says what happened and, where
 /// somebody can do something, what.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +26,9 @@ pub enum Error {
     /// Either it has none at all, or only private ones: which of the two is not revealed, as
     /// the name may be one of the operator's own network and the user untrusted.
     #[error(
-        "{host} has no address on the internet: is the name right? If this registry is yours, add \
-         \"{host}\" to registry-allow in the server's configuration"
+        "{host} has no address on the internet: is the name right, and does the server have an \
+         internet connection? If this registry is yours, add \"{host}\" to registry-allow in the \
+         server's configuration; {OFFLINE}"
     )]
     NoPublicAddress { host: String },
     #[error(
@@ -31,7 +37,8 @@ pub enum Error {
     )]
     PlainHttp { host: String },
     #[error(
-        "could not connect to {host}: {cause}; is the name right, and can the server reach it?"
+        "could not connect to {host}: {cause}; is the name right, and can the server reach it? If \
+         it cannot: {OFFLINE}"
     )]
     Connect { host: String, cause: String },
     #[error("no secure connection to {host}: {cause}")]
@@ -126,6 +133,11 @@ impl Error {
             Self::Status { status, .. } => matches!(status, 408 | 500 | 502 | 503 | 504),
             _ => false,
         }
+    }
+
+    /// Whether nothing was ever connected to.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::NoPublicAddress { .. })
     }
 
     /// Whether another place may have what this one does not.

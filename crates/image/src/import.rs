@@ -27,15 +27,8 @@ impl ImageStore {
     /// Makes an image of a tar, plain or compressed.
     pub async fn import_tar(&self, path: &Path, progress: &dyn Progress) -> Result<Image> {
         let counter = Arc::new(ProgressCounter::default());
-        let work = self.import(path.to_owned(), &counter, progress);
-        let total = self.inner.config.timeouts.total;
-        let bounded = tokio::time::timeout(total, work);
-        match counter.report(progress, bounded).await {
-            Ok(done) => done,
-            Err(_) => Err(Error::Late {
-                seconds: total.as_secs(),
-            }),
-        }
+        let work = Box::pin(self.import(path.to_owned(), &counter, progress));
+        self.in_time(&counter, progress, work).await
     }
 
     async fn import(

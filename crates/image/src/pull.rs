@@ -37,15 +37,23 @@ impl ImageStore {
             return Ok(image);
         }
         let counter = Arc::new(ProgressCounter::default());
-        let work = self.fetch(&reference, credentials, &counter, progress);
+        let work = Box::pin(self.fetch(&reference, credentials, &counter, progress));
+        self.in_time(&counter, progress, work).await
+    }
+
+    /// Reports its progress, and ends it when it takes too long in all.
+    pub(crate) async fn in_time(
+        &self,
+        counter: &ProgressCounter,
+        progress: &dyn Progress,
+        work: impl Future<Output = Result<Image>>,
+    ) -> Result<Image> {
         let total = self.inner.config.timeouts.total;
         let bounded = tokio::time::timeout(total, work);
-        match counter.report(progress, bounded).await {
-            Ok(done) => done,
-            Err(_) => Err(Error::Late {
-                seconds: total.as_secs(),
-            }),
-        }
+        counter.report(progress, bounded).await.unwrap_or_else(|_| {
+            let seconds = total.as_secs();
+            Err(Error::Late { seconds })
+        })
     }
 
     async fn known(

@@ -69,12 +69,7 @@ impl ImageStore {
         make_folder(&dir)?;
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)).at("close", &dir)?;
         let temporary = dir.join("tmp");
-        match std::fs::remove_dir_all(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).at("empty", &temporary);
-            }
-            _ => {}
-        }
+        empty(&temporary).at("empty", &temporary)?;
         for name in ["tmp", "layers", "sources", "manifests"] {
             make_folder(&dir.join(name))?;
         }
@@ -102,6 +97,23 @@ impl ImageStore {
             .map(|digest| self.inner.layer(digest))
             .collect()
     }
+}
+
+/// The folder itself stays: on a full disk another might take its block before it is made again.
+fn empty(folder: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 impl Inner {

@@ -9,9 +9,10 @@ use soulbox_cgroup::Cgroup;
 use soulbox_machine::{
     DEATH_LIMIT, FREEZE_LIMIT, FirstProcess, Live, Machine, blocking, capture, wait_until_released,
 };
+use soulbox_net::socket_memory_in;
 use soulbox_runtime::{
-    AddedLayer, Adopted, DynStream, Error, Exit, NewSandbox, Result, Running, Runtime, Started,
-    Stats,
+    AddedLayer, Adopted, DynStream, Error, Exit, NewSandbox, Result, Running, Runtime,
+    SocketMemory, Started, Stats,
 };
 use soulbox_types::{Limits, NetworkPolicy, SandboxId, SandboxSpec, Tier};
 use tokio::time::timeout;
@@ -293,6 +294,24 @@ impl Runtime for Jail {
     async fn stats(&self, id: &SandboxId) -> Result<Stats> {
         let sandbox = self.sandbox(id)?;
         blocking(move || sandbox.stats()).await
+    }
+
+    async fn socket_memory(&self, id: &SandboxId) -> Result<SocketMemory> {
+        let sandbox = self.sandbox(id)?;
+        let told = socket_memory_in(sandbox.slot.netns())
+            .await
+            .map_err(|e| Error::io("could not read what its sockets hold", e))?;
+        Ok(SocketMemory {
+            bytes: told.bytes,
+            sockets: told.sockets,
+            complete: told.complete,
+        })
+    }
+
+    async fn unwritten_bytes(&self, id: &SandboxId) -> u64 {
+        let cgroup = self.machine.cgroups().existing(id.as_str());
+        let read = blocking(move || Ok(cgroup.unwritten_bytes().unwrap_or(0)));
+        read.await.unwrap_or(0)
     }
 
     async fn wait(&self, id: &SandboxId) -> Result<Exit> {

@@ -28,11 +28,11 @@ impl Machine {
         let users = blocking(move || match disk {
             // The slot that was prepared for it has a process, which has no disk yet.
             Disk::Fresh if image.exists() => Ok(Some("an earlier sandbox of the same id")),
-            Disk::Kept if cgroup.pids().is_ok_and(|pids| !pids.is_empty()) => {
+            Disk::Existing if cgroup.pids().is_ok_and(|pids| !pids.is_empty()) => {
                 Ok(Some("processes that an earlier start left"))
             }
-            Disk::Kept if is_attached(&image)? => Ok(Some("a loop device")),
-            Disk::Fresh | Disk::Kept => Ok(None),
+            Disk::Existing if is_attached(&image)? => Ok(Some("a loop device")),
+            Disk::Fresh | Disk::Existing => Ok(None),
         })
         .await?;
         users.map_or(Ok(()), |users| {
@@ -51,7 +51,7 @@ impl Machine {
                 .map_err(|e| Error::io("could not make the sandbox's folder", e))?;
             match disk {
                 Disk::Fresh => disks.create(size, &folder.join("disk.img")),
-                Disk::Kept => Ok(()),
+                Disk::Existing => Ok(()),
             }
         })
         .await

@@ -114,8 +114,9 @@ impl Machine {
         &self.network
     }
 
+    /// Slots that are prepared for the next sandboxes are ready, not used.
     pub fn network_stats(&self) -> NetStats {
-        self.network.stats()
+        self.prepared.counted_ready(self.network.stats())
     }
 
     pub fn name_stats(&self) -> NameStats {

@@ -24,7 +24,7 @@ use std::{
 
 use parking_lot::Mutex;
 use soulbox_cgroup::{Cgroup, CgroupLimits};
-use soulbox_net::Slot;
+use soulbox_net::{NetStats, Slot};
 use soulbox_runtime::PREPARED_HOLDS;
 use soulbox_types::SandboxId;
 use tokio::sync::Notify;
@@ -157,6 +157,11 @@ impl PreparedSlots {
         self.all.lock().ready.pop_front()
     }
 
+    /// To the network each of them is given out; to whoever counts it waits for a sandbox.
+    pub(crate) fn counted_ready(&self, stats: NetStats) -> NetStats {
+        count_ready(stats, self.all.lock().ready.len())
+    }
+
     /// Whether to make one more, and with which limits. Counts it as being made.
     pub(crate) fn begin(&self) -> Option<CgroupLimits> {
         let mut all = self.all.lock();
@@ -221,5 +226,32 @@ impl All {
                 self.unwanted.push(slot);
             }
         }
+    }
+}
+
+/// The two are counted one after the other: a slot may have been taken meanwhile.
+fn count_ready(stats: NetStats, prepared: usize) -> NetStats {
+    let waiting = prepared.min(stats.used);
+    NetStats {
+        pool: stats.pool + waiting,
+        used: stats.used - waiting,
+        ..stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_prepared_is_ready_and_not_used() {
+        let stats = NetStats {
+            free: 90,
+            used: 9,
+            pool: 1,
+        };
+        let counted = count_ready(stats, 8);
+        assert_eq!((counted.free, counted.used, counted.pool), (90, 1, 9));
+        assert_eq!(count_ready(stats, 20).used, 0);
     }
 }

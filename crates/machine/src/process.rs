@@ -48,8 +48,8 @@ impl FirstProcess {
         if start_time.is_some_and(|expected| expected != found) {
             return Ok(None);
         }
-        let (tell, exit) = watch::channel(None);
-        tokio::spawn(watch_exit(Arc::clone(&descriptor), tell));
+        let (sender, exit) = watch::channel(None);
+        tokio::spawn(watch_exit(Arc::clone(&descriptor), sender));
         Ok(Some(Self {
             pid,
             start_time: found,
@@ -95,18 +95,18 @@ impl FirstProcess {
     }
 }
 
-async fn watch_exit(descriptor: Arc<OwnedFd>, tell: watch::Sender<Option<Exit>>) {
+async fn watch_exit(descriptor: Arc<OwnedFd>, sender: watch::Sender<Option<Exit>>) {
     // That it cannot be watched just now does not mean that it ended.
     while let Err(error) = readable(Arc::clone(&descriptor)).await {
         tracing::warn!(%error, "a sandbox cannot be watched; trying again");
         tokio::select! {
             () = tokio::time::sleep(WATCH_AGAIN) => {}
-            () = tell.closed() => return,
+            () = sender.closed() => return,
         }
     }
     // Nobody listens any more when the sandbox was forgotten.
     let description = reap(&descriptor);
-    tell.send_replace(Some(Exit { description }));
+    sender.send_replace(Some(Exit { description }));
 }
 
 /// Our own child leaves a zombie until it is waited for; one that we adopted belongs to init.

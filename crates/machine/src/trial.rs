@@ -10,9 +10,7 @@ use std::{
 
 use soulbox_runtime::{Disk, Error, NewSandbox, Origin, Result, Runtime, TRIAL_MARK};
 use soulbox_template::Template;
-use soulbox_types::{
-    ENVD_PORT, Lifecycle, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, Tier, UnixMillis,
-};
+use soulbox_types::{ENVD_PORT, Purpose, SandboxId, SandboxSpec, Tier};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -179,29 +177,13 @@ impl Candidate<'_> {
 }
 
 fn spec(tier: Tier, template: &Template) -> Result<SandboxSpec> {
-    let now = UnixMillis::now();
     let tenant = TENANT
         .parse()
         .map_err(|error| Error::io("could not name a trial sandbox", io::Error::other(error)))?;
     Ok(SandboxSpec {
-        id: SandboxId::random(),
-        tenant,
         tier,
-        template: template.id.clone(),
-        build: None,
         purpose: Purpose::Build,
-        alias: None,
         limits: template.limits,
-        env: [].into(),
-        metadata: [].into(),
-        network: NetworkPolicy::default(),
-        lifecycle: Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
-        access_token: None,
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: now,
-        deadline: now.plus(LIMIT),
+        ..SandboxSpec::new(tenant, template.id.clone(), LIMIT)
     })
 }

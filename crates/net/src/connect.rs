@@ -61,7 +61,8 @@ fn socket_in(namespace: &OwnedFd, address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn threads() -> io::Result<&'static Threads> {
+/// Those that open something inside a namespace and leave it again.
+pub(crate) fn threads() -> io::Result<&'static Threads> {
     static DIALERS: OnceLock<Threads> = OnceLock::new();
     if let Some(threads) = DIALERS.get() {
         return Ok(threads);

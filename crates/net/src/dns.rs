@@ -5,6 +5,7 @@ mod forwarder;
 mod message;
 mod query_limiter;
 mod rate;
+mod refuser;
 mod upstream;
 mod wildcard;
 

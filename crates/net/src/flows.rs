@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
@@ -18,8 +18,9 @@ use rustix::net::{
 };
 
 use self::attributes::{nested, of_kind, plain};
+use crate::messages::{messages, refusal};
 
-mod attributes;
+pub(crate) mod attributes;
 mod schedule;
 mod share;
 
@@ -54,7 +55,7 @@ const FILTER_REPLY: u16 = 2;
 /// `CTA_FILTER_F_CTA_IP_SRC`.
 const BY_SOURCE: u32 = 1;
 
-/// How many of the table's places are used, and how many there are. `None`: the kernel has none.
+/// How many entries the table has, and how many it may have. `None`: the kernel has none.
 pub(crate) async fn used_of_table() -> Option<(usize, usize)> {
     let read = async |name| {
         let path = format!("/proc/sys/net/netfilter/nf_conntrack_{name}");
@@ -251,24 +252,15 @@ impl Flows {
     /// Reads one datagram; shows kind, sequence number and body of each message in it.
     fn receive(&mut self, mut each: impl FnMut(u16, u32, &[u8])) -> io::Result<()> {
         let (_, length) = recv(&self.socket, self.buffer.as_mut_slice(), RecvFlags::TRUNC)?;
-        let mut rest = self
+        let datagram = self
             .buffer
             .get(..length)
             .ok_or(io::ErrorKind::InvalidData)?;
-        while let Ok(header) = NetlinkBuffer::new_checked(rest) {
-            let length = header.length() as usize;
-            let (kind, sequence) = (header.message_type(), header.sequence_number());
-            each(kind, sequence, &rest[HEADER..length]);
-            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        for (kind, sequence, body) in messages(datagram) {
+            each(kind, sequence, body);
         }
         Ok(())
     }
-}
-
-/// The negative errno of an answer; zero is an acknowledgement.
-fn refusal(body: &[u8]) -> Option<io::Error> {
-    let code = i32::from_ne_bytes(*body.first_chunk()?);
-    (code != 0).then(|| io::Error::from_raw_os_error(code.wrapping_neg()))
 }
 
 fn flow(body: &[u8]) -> Option<Flow> {

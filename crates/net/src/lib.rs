@@ -10,9 +10,10 @@
 //! # Layout
 //! - [`Network`]: opens everything, keeps a pool of ready slots, adopts the slots of a former server
 //! - [`connect_in`]: the one way into a sandbox: a socket made inside its namespace
-//! - `link`, `namespace`, `netlink`: the kernel's objects
+//! - `link`, `namespace`, `netlink`, `messages`: the kernel's objects, and how it tells of them
 //! - `firewall`: the one nftables table
 //! - `flows`: the kernel's table of connections
+//! - [`socket_memory_in`]: what waits in the sockets of a namespace
 //! - `policy`: what one sandbox may reach
 //! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
 //! - `threads`: threads that may enter another namespace and always return to their own
@@ -25,6 +26,7 @@ mod error;
 mod firewall;
 mod flows;
 mod link;
+mod messages;
 mod names;
 mod namespace;
 mod netlink;
@@ -33,6 +35,7 @@ mod policy;
 mod range;
 mod slot;
 mod threads;
+mod unread;
 
 pub use config::NetConfig;
 pub use connect::connect_in;
@@ -42,3 +45,4 @@ pub use network::{NetStats, Network};
 pub use policy::{EgressPolicy, EgressRule};
 pub use range::Ipv4Net;
 pub use slot::Slot;
+pub use unread::{SocketMemory, socket_memory_in};

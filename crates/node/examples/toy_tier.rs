@@ -16,8 +16,7 @@ use soulbox_runtime::{
 };
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
-    EndReason, Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret,
-    TemplateId, Tier, UnixMillis,
+    EndReason, Limits, NetworkPolicy, SandboxId, SandboxSpec, TemplateId, Tier, UnixMillis,
 };
 use tokio::{process::Command, sync::watch};
 
@@ -149,27 +148,10 @@ fn template() -> Template {
 }
 
 fn spec(template: &Template) -> std::result::Result<SandboxSpec, Box<dyn error::Error>> {
-    let now = UnixMillis::now();
+    let tenant = "01890a5d-ac96-774b-bcce-b302099a8057".parse()?;
     Ok(SandboxSpec {
-        id: SandboxId::random(),
-        tenant: "01890a5d-ac96-774b-bcce-b302099a8057".parse()?,
         tier: Tier::Docker,
-        template: template.id.clone(),
-        build: None,
-        purpose: Purpose::User,
-        alias: None,
-        limits: Limits::default(),
-        env: [].into(),
-        metadata: [].into(),
-        network: NetworkPolicy::default(),
-        lifecycle: Lifecycle::default(),
-        snapshot: None,
-        volumes: Vec::new(),
-        access_token: None,
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: now,
-        deadline: now.plus(Duration::from_mins(5)),
+        ..SandboxSpec::new(tenant, template.id.clone(), Duration::from_mins(5))
     })
 }
 

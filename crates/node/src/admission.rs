@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A sandbox is in the node's entries from the moment that it was asked for, so that it can be
-//! ended while it waits; what it holds (a place, its share of promised memory and cpu) it has from
-//! the door on. What it will use, but does not yet, is set aside until it is ready, and counts on
+//! ended while it waits; what it holds (it counts as one, and has a share of promised memory
+//! and cpu) it has from its admission on. What it will use, but does not yet, is set aside until it is ready, and counts on
 //! until the machine has been looked at after that.
 //!
 //! The head of the line waits for what lacks; those behind it wait for the head. A time in which
@@ -25,7 +25,7 @@
 //!   `shared`: what the kernel has one number of
 //! - `ledger`: the latest look, and what is set aside
 //! - `estimate`: what a sandbox will need
-//! - `allocation`: places and promised limits
+//! - `allocation`: how many sandboxes there are, and promised limits
 //! - `controller`: line, starts, counts
 
 mod allocation;
@@ -90,6 +90,7 @@ impl LocalNode {
         ask: Ask,
         ending: &CancellationToken,
     ) -> Result<Permit> {
+        self.stuck_ends().check()?;
         let (admission, need) = (self.admission(), self.need_of(spec, ask));
         if admission.closed.is_cancelled() {
             return Err(admission.refuse(Shortage::stopping()));

@@ -372,7 +372,11 @@ async fn take_up(node: &LocalNode, found: &Found, folder: &Folder) -> Result<Res
         Some(running) => runtime.adopt(&found.spec, running).await?,
         None => Adopted::Gone,
     };
-    let entry = |state| Entry::new(found.spec.clone(), state, folder.clone());
+    let entry = |state| {
+        let mut entry = Entry::new(found.spec.clone(), state, folder.clone());
+        entry.recall_notes();
+        entry
+    };
     let Some(mut paused) = found.paused else {
         if adopted == Adopted::Rebooted && folder.has_disk()? {
             return Ok(paused_after_reboot(found, entry(SandboxState::Paused)));

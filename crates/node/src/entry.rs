@@ -11,6 +11,8 @@ use crate::{admission::Allocation, folder::Folder, metrics::History, transition}
 
 /// What the node itself says about a sandbox; envd keeps its own, larger log.
 const LOG_LINES: usize = 128;
+/// The first note of every sandbox.
+pub(crate) const STARTED: &str = "sandbox started";
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -41,6 +43,8 @@ pub(crate) struct Entry {
     pub(crate) gone: watch::Sender<bool>,
     pub(crate) history: History,
     log: VecDeque<LogEntry>,
+    /// Something was noted that is not on the disk.
+    unsaved: bool,
 }
 
 impl Entry {
@@ -71,6 +75,7 @@ impl Entry {
             gone,
             history,
             log,
+            unsaved: false,
         }
     }
 
@@ -119,16 +124,39 @@ impl Entry {
     }
 
     pub(crate) fn note(&mut self, level: LogLevel, message: impl Into<String>) {
+        // That it started is known from its spec: most sandboxes never need the file.
+        self.unsaved |= !self.log.is_empty();
+        self.add(note_at(UnixMillis::now(), level, message.into()));
+    }
+
+    fn add(&mut self, note: LogEntry) {
         if self.log.len() == LOG_LINES {
             self.log.pop_front();
         }
-        self.log.push_back(LogEntry {
-            at: UnixMillis::now(),
-            level,
-            logger: "node".to_owned(),
-            message: message.into(),
-            fields: std::collections::BTreeMap::new(),
-        });
+        self.log.push_back(note);
+    }
+
+    /// What an earlier server noted.
+    pub(crate) fn recall_notes(&mut self) {
+        let kept = self.folder.log().filter(|kept| !kept.is_empty());
+        let started = || {
+            let message = STARTED.to_owned();
+            vec![note_at(self.spec.created_at, LogLevel::Info, message)]
+        };
+        for note in kept.unwrap_or_else(started) {
+            self.add(note);
+        }
+    }
+
+    pub(crate) fn has_unsaved_notes(&self) -> bool {
+        self.unsaved && self.is_shown()
+    }
+
+    /// To be written; none if they are.
+    pub(crate) fn take_unsaved_notes(&mut self) -> Option<Vec<LogEntry>> {
+        let unsaved = self.has_unsaved_notes();
+        self.unsaved = false;
+        unsaved.then(|| self.notes())
     }
 
     pub(crate) fn clear_notes(&mut self) {
@@ -137,5 +165,15 @@ impl Entry {
 
     pub(crate) fn notes(&self) -> Vec<LogEntry> {
         self.log.iter().cloned().collect()
+    }
+}
+
+fn note_at(at: UnixMillis, level: LogLevel, message: String) -> LogEntry {
+    LogEntry {
+        at,
+        level,
+        logger: "node".to_owned(),
+        message,
+        fields: std::collections::BTreeMap::new(),
     }
 }

@@ -8,6 +8,7 @@
 //! | `lease.json` | when the deadline moves | replaces the spec's deadline |
 //! | `paused.json` | before it is paused | do not let it run; what a resume brings back |
 //! | `warm.json` | when it waits for a user | of which build it is; gone when it is the user's |
+//! | `log.json`, `envd-log.json` | now and then; at a pause | what happened to it: for people only |
 //! | `ended.json` | before anything is torn down | finish the destruction; why, and of what |
 //!
 //! Files appear whole or not at all (rename), so a crash of the server leaves a state that can be
@@ -26,7 +27,7 @@ use std::{
 use fs_err as fs;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use soulbox_durable as durable;
-use soulbox_runtime::{End, Error, Paused, Result, Running, TRIAL_MARK};
+use soulbox_runtime::{End, Error, LogEntry, Paused, Result, Running, TRIAL_MARK};
 use soulbox_types::{SandboxId, SandboxSpec, UnixMillis};
 
 use crate::ends::{Ends, Writing, Written};
@@ -34,6 +35,8 @@ use crate::ends::{Ends, Writing, Written};
 const SPEC: &str = "spec.json";
 const PAUSED: &str = "paused.json";
 const ENDED: &str = "ended.json";
+const LOG: &str = "log.json";
+const ENVD_LOG: &str = "envd-log.json";
 /// Tokens are in these files.
 const MODE: u32 = 0o600;
 
@@ -148,6 +151,24 @@ impl Folder {
 
     pub(crate) fn warm(&self, warm: &Warm) -> Result<()> {
         self.write_soon("warm.json", warm)
+    }
+
+    pub(crate) fn keep_log(&self, entries: &[LogEntry]) -> Result<()> {
+        self.write_soon(LOG, &entries)
+    }
+
+    pub(crate) fn keep_envd_log(&self, entries: &[LogEntry]) -> Result<()> {
+        self.write_soon(ENVD_LOG, &entries)
+    }
+
+    /// What the node noted, if it can be read.
+    pub(crate) fn log(&self) -> Option<Vec<LogEntry>> {
+        self.read(LOG).ok().flatten()
+    }
+
+    /// What envd said before the last pause, as far as it can be read.
+    pub(crate) fn envd_log(&self) -> Vec<LogEntry> {
+        self.read(ENVD_LOG).ok().flatten().unwrap_or_default()
     }
 
     pub(crate) fn handed_over(&self) -> Result<()> {

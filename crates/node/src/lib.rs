@@ -18,19 +18,22 @@
 //! - `creates`: creates that are under way
 //! - `admission`: whether one more sandbox fits
 //! - `adopt`: finding what survived
+//! - `stuck_ends`: whether the kernel still ends processes
 //! - `settle`: undoing what a failed pause or resume has begun
 //! - `transition`: which state may follow which
-//! - `quarantine`: what is there and cannot be used
+//! - `quarantine`: what is there and cannot be used; `broken_disk`: its disk, to be read
 //! - `supervise`: deadline and death; `pause`: pause and resume; `network`: new rules
 //! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
 //! - `export`: what a build's sandbox added to its template
 //! - `ready`: a template's start command and ready check
 //! - `pool`: sandboxes that wait for a user; `reserve`: what is kept for a create that comes
 //! - `disk_guard`: pauses those that would fill the machine's disk
+//! - `memory_guard`: ends those that hold memory which no limit covers
 //! - `metrics`, `logs`: what users ask about it
 
 mod admission;
 mod adopt;
+mod broken_disk;
 mod capture;
 mod checksum;
 mod creates;
@@ -42,6 +45,7 @@ mod export;
 mod folder;
 mod local;
 mod logs;
+mod memory_guard;
 mod metrics;
 mod network;
 mod pause;
@@ -51,6 +55,7 @@ mod ready;
 mod reserve;
 mod settle;
 mod snapshots;
+mod stuck_ends;
 mod supervise;
 mod transition;
 
@@ -59,4 +64,5 @@ pub use admission::{
     SliceError,
 };
 pub use local::{LocalNode, NodeConfig};
+pub use memory_guard::KernelMemory;
 pub use pool::{PoolConfig, PoolStats};

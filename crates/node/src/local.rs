@@ -8,8 +8,9 @@ mod finish;
 mod node;
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -20,7 +21,7 @@ use soulbox_types::{SandboxId, SandboxState, Tier, UnixMillis};
 use tokio::sync::broadcast;
 
 use crate::{
-    admission::{AdmissionConfig, AdmissionController, AdmissionStats},
+    admission::{AdmissionConfig, AdmissionController, AdmissionStats, Gauge},
     adopt,
     creates::Creates,
     disk_guard,
@@ -28,10 +29,11 @@ use crate::{
     entries::Entries,
     entry::Entry,
     folder::Folder,
-    metrics,
+    logs, memory_guard, metrics,
     pool::{self, Pool, PoolConfig},
     quarantine::Quarantine,
     snapshots::Snapshots,
+    stuck_ends::StuckEnds,
 };
 
 /// How long a caller waits for a destruction; it goes on after that.
@@ -77,9 +79,14 @@ pub struct LocalNode {
     pool: Arc<Pool>,
     admission: Arc<AdmissionController>,
     creates: Creates,
+    stuck_ends: StuckEnds,
     /// Held for short, never across an await.
     entries: Mutex<Entries>,
     statuses: Arc<StatusCache>,
+    /// Ended by the memory guard.
+    pub(crate) evicted: AtomicU64,
+    /// What those held that it is ending now.
+    pub(crate) evictions_under_way: Mutex<HashMap<SandboxId, u64>>,
     events: broadcast::Sender<NodeEvent>,
     /// Itself, for the tasks that outlive a call.
     me: Weak<Self>,
@@ -103,18 +110,23 @@ impl LocalNode {
             pool,
             admission,
             creates: Creates::default(),
+            stuck_ends: StuckEnds::default(),
             runtimes,
             snapshots,
             ends,
             quarantine,
             entries: Mutex::new(Entries::new(Arc::clone(&statuses))),
             statuses,
+            evicted: AtomicU64::new(0),
+            evictions_under_way: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             me: Weak::clone(me),
         });
         adopt::adopt_all(&node).await?;
         tokio::spawn(metrics::sample_all(Arc::downgrade(&node)));
+        tokio::spawn(logs::keep_all(Arc::downgrade(&node)));
         tokio::spawn(disk_guard::guard(Arc::downgrade(&node)));
+        tokio::spawn(memory_guard::guard(Arc::downgrade(&node)));
         tokio::spawn(pool::keep(Arc::downgrade(&node)));
         Ok(node)
     }
@@ -165,6 +177,14 @@ impl LocalNode {
 
     pub(crate) fn creates(&self) -> &Creates {
         &self.creates
+    }
+
+    pub(crate) fn stuck_ends(&self) -> &StuckEnds {
+        &self.stuck_ends
+    }
+
+    pub(crate) fn gauge(&self) -> &Arc<dyn Gauge> {
+        &self.config.admission.gauge
     }
 
     pub(crate) fn admission(&self) -> &Arc<AdmissionController> {

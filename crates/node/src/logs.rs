@@ -2,6 +2,8 @@
 //!
 //! The answer comes from inside: it is bounded, and nothing in it is believed.
 
+mod kept;
+
 use std::time::Duration;
 
 use http_body_util::Empty;
@@ -11,6 +13,8 @@ use soulbox_outgoing::{InterimLimit, collect_limited};
 use soulbox_runtime::{DynStream, LogEntry};
 use soulbox_types::{NODE_TOKEN_HEADER, Secret};
 use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) use kept::{AnsweringEnvd, keep_all, keep_said, merged, said_before_a_pause};
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 2 << 20;

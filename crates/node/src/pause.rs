@@ -3,11 +3,11 @@
 //! What is asked for is on record before anything is done, and what was done is undone when a later
 //! step fails. `paused.json` is written before anything is paused, and removed when everything runs
 //! again; the new deadline is written before anything runs. A crash in between leaves the sandbox in
-//! the state that the files tell: adoption freezes what should rest and thaws what should run.
+//! the state that the files have: adoption freezes what should be paused and thaws what should run.
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{Disk, Error, LogLevel, NodeEvent, Paused, Result};
+use soulbox_runtime::{Disk, Error, LogEntry, LogLevel, NodeEvent, Paused, Result};
 use soulbox_types::{OnTimeout, PauseMode, SandboxId, SandboxSpec, SandboxState, UnixMillis};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use crate::{
     entry::Entry,
     folder::Folder,
     local::{blocking, running},
+    logs::{AnsweringEnvd, keep_said, said_before_a_pause},
     settle::Unsettled,
     supervise::supervise,
 };
@@ -33,7 +34,8 @@ impl LocalNode {
         keep: PauseMode,
     ) -> Result<()> {
         let transition_lock = self.transition_lock(&id)?;
-        let _ours = transition_lock.lock().await;
+        let ours = transition_lock.lock_owned().await;
+        let envd = self.answering_envd(&id);
         let folder = self.change(&id, |entry| {
             // From here on nobody dials it, and its end is no death.
             entry.transition(SandboxState::Paused)?;
@@ -44,7 +46,7 @@ impl LocalNode {
             kept: keep,
             at: UnixMillis::now(),
         };
-        let paused_before = self.apply_pause(&id, &folder, paused).await;
+        let paused_before = self.apply_pause(&id, &folder, paused, envd).await;
         let mut entries = self.entries().lock();
         let mut entry = entry_of(&mut entries, &id)?;
         if entry.state() != SandboxState::Paused {
@@ -52,13 +54,14 @@ impl LocalNode {
             return Err(Error::SandboxNotFound(id));
         }
         match paused_before {
-            Ok(()) => {
+            Ok(said) => {
                 entry.paused = Some(paused);
                 entry.allocation = Allocation::while_paused(keep);
                 entry.note(LogLevel::Info, format!("paused, {} kept", keep.as_str()));
                 let shown = entry.is_shown();
                 drop(entry);
                 drop(entries);
+                keep_said(folder, said, ours);
                 self.admission().something_changed();
                 if shown {
                     self.emit(NodeEvent::Paused { id });
@@ -77,24 +80,28 @@ impl LocalNode {
         }
     }
 
-    /// On error it runs on, on disk too.
+    /// What envd had said comes back. On error it runs on, on disk too.
     async fn apply_pause(
         self: &Arc<Self>,
         id: &SandboxId,
         folder: &Folder,
         paused: Paused,
-    ) -> Result<()> {
+        envd: Option<AnsweringEnvd>,
+    ) -> Result<Vec<LogEntry>> {
         let runtime = self.runtime_of(id)?;
         // On record first: were it the other way round, a full disk could leave it frozen, or
         // ended, with nothing that says so.
         let writing = folder.clone();
-        blocking(move || writing.paused(&paused)).await?;
+        let written = blocking(move || writing.paused(&paused));
+        // While the disk is waited for: when it is paused nobody inside answers.
+        let (written, said) = tokio::join!(written, said_before_a_pause(envd));
+        written?;
         let paused_before = match paused.kept {
             PauseMode::Memory => runtime.pause(id).await,
             PauseMode::Filesystem => runtime.stop(id).await,
         };
         let Err(error) = paused_before else {
-            return Ok(());
+            return Ok(said);
         };
         // One that takes its time to die has been killed all the same.
         let killed = matches!(error, Error::Timeout { .. });
@@ -109,7 +116,7 @@ impl LocalNode {
                 Ok(())
             })?;
             self.settle_later(id, Unsettled::Running(PauseMode::Filesystem));
-            return Ok(());
+            return Ok(said);
         }
         let undoing = folder.clone();
         if let Err(undo) = blocking(move || undoing.resumed()).await {
@@ -165,6 +172,7 @@ impl LocalNode {
                 (state, _) => return Err(Error::WrongState { id, state }),
             }
         };
+        self.stuck_ends().check()?;
         self.write_lease(&id, &found.folder, deadline).await?;
         let restored = match self.wake(&found, deadline, want).await {
             Ok(restored) => restored,
@@ -266,7 +274,7 @@ impl LocalNode {
         }
         let started = async {
             let started = |running: &_| found.folder.started(running);
-            self.start_processes(spec, Disk::Kept, &started).await
+            self.start_processes(spec, Disk::Existing, &started).await
         }
         .await;
         let _capacity = permit.started();

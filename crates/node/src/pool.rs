@@ -152,7 +152,7 @@ impl Pool {
     pub(crate) fn forget(&self, id: &SandboxId, reason: EndReason) {
         let mut warm = self.warm();
         if let Some(key) = warm.forget(id) {
-            if reason == EndReason::Died {
+            if matches!(reason, EndReason::Died | EndReason::Evicted) {
                 warm.failed(&key, Instant::now());
             }
             self.changed.notify_one();

@@ -18,7 +18,7 @@ use std::{
 use fs_err as fs;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use soulbox_runtime::{Broken, Error, LogLevel, Paused, Remedy, Result, SandboxStatus};
+use soulbox_runtime::{Broken, DiskStream, Error, LogLevel, Paused, Remedy, Result, SandboxStatus};
 use soulbox_types::{
     PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, TemplateId, UnixMillis,
 };
@@ -26,7 +26,7 @@ use soulbox_types::{
 use crate::{
     LocalNode,
     admission::Allocation,
-    adopt,
+    adopt, broken_disk,
     entry::Entry,
     folder::{Folder, Loaded},
     local::blocking,
@@ -295,6 +295,7 @@ impl LocalNode {
         })
         .await?;
         let mut entry = Entry::new(spec, SandboxState::Paused, new);
+        entry.recall_notes();
         entry.paused = Some(paused);
         entry.allocation = Allocation::while_paused(PauseMode::Filesystem);
         entry.note(LogLevel::Warn, format!("recovered: {}", broken.reason));
@@ -305,10 +306,10 @@ impl LocalNode {
         Ok(status)
     }
 
-    pub(crate) async fn open_broken_disk(self: Arc<Self>, id: SandboxId) -> Result<std::fs::File> {
+    pub(crate) async fn read_broken_disk(self: Arc<Self>, id: SandboxId) -> Result<DiskStream> {
         let _ours = self.quarantine().lock.lock().await;
         let folder = self.quarantine().while_paused(&id)?;
-        blocking(move || std::fs::File::open(folder.disk()).map_err(failed)).await
+        blocking(move || broken_disk::open(&folder.disk())).await
     }
 
     pub(crate) async fn discard_in_task(self: Arc<Self>, id: SandboxId) -> Result<()> {

@@ -418,7 +418,7 @@ async fn a_place_is_free_while_its_sandbox_rests_on_disk() {
     let first = spec(LONG);
     world.node.create(first.clone()).await.unwrap();
     let what = why(world.node.create(spec(LONG)).await);
-    assert_eq!(what, "places: 1 of 1 sandboxes are here (--max-sandboxes)");
+    assert_eq!(what, "sandboxes: 1 of 1 are here (--max-sandboxes)");
     world
         .node
         .pause(&first.id, PauseMode::Filesystem)
@@ -434,7 +434,7 @@ async fn a_place_is_free_while_its_sandbox_rests_on_disk() {
         .await
         .unwrap();
     why(world.node.create(spec(LONG)).await);
-    assert_eq!(world.refused(Resource::Places), 3);
+    assert_eq!(world.refused(Resource::Sandboxes), 3);
 }
 
 #[tokio::test]

@@ -51,7 +51,8 @@ pub(crate) struct ResponseBody {
 pub(crate) struct OpenStream {
     counters: Arc<Counters>,
     _stream: Stream,
-    _connection: AbortOnDropHandle<()>,
+    /// Where a task of its own drives it.
+    _connection: Option<AbortOnDropHandle<()>>,
     /// A response that its client does not read counts against the limit also after its sandbox.
     _permit: Arc<StreamPermit>,
 }
@@ -61,7 +62,7 @@ impl OpenStream {
         counters: Arc<Counters>,
         stream: Stream,
         permit: Arc<StreamPermit>,
-        connection: AbortOnDropHandle<()>,
+        connection: Option<AbortOnDropHandle<()>>,
     ) -> Self {
         counters.open.fetch_add(1, Relaxed);
         Self {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     pub(crate) requests: AtomicU64,
     pub(crate) refused: AtomicU64,
-    pub(crate) crowded_out: AtomicU64,
+    pub(crate) streams_refused: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) slowed: AtomicU64,
     pub(crate) open: AtomicU64,
@@ -22,7 +22,7 @@ pub struct CountersSnapshot {
     /// Of these, refused by the proxy itself.
     pub refused: u64,
     /// Of these, refused since too many streams were open.
-    pub crowded_out: u64,
+    pub streams_refused: u64,
     /// Streams aborted because the sandbox or its server broke off.
     pub cut: u64,
     /// How often a body in tiny chunks was slowed down.
@@ -40,7 +40,7 @@ impl Counters {
         CountersSnapshot {
             requests: self.requests.load(Relaxed),
             refused: self.refused.load(Relaxed),
-            crowded_out: self.crowded_out.load(Relaxed),
+            streams_refused: self.streams_refused.load(Relaxed),
             cut: self.cut.load(Relaxed),
             slowed: self.slowed.load(Relaxed),
             open: self.open.load(Relaxed),

@@ -9,7 +9,7 @@ use http::{
 };
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
-use hyper::{body::Incoming, client::conn::http1};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use soulbox_outgoing::InterimLimit;
 use soulbox_runtime::DynStream;
@@ -120,7 +120,7 @@ impl Exchange {
             Arc::clone(&proxy.counters),
             stream,
             permit,
-            AbortOnDropHandle::new(connection),
+            Some(AbortOnDropHandle::new(connection)),
         );
 
         let idle_limit = proxy.config.idle_timeout;
@@ -155,13 +155,14 @@ impl Exchange {
             let tunnel = Tunnel {
                 id: target.id,
                 client: client_upgrade,
-                sandbox: sandbox_upgrade,
                 ended,
                 activity,
                 idle_limit,
                 open,
             };
-            return Ok(switch(answer, protocol, tunnel));
+            let sandbox = async move { sandbox_upgrade.await.map(TokioIo::new) };
+            tokio::spawn(tunnel.run(sandbox));
+            return Ok(switching(head(answer.into_parts().0), protocol));
         }
 
         let (parts, answer) = answer.into_parts();
@@ -206,10 +207,10 @@ fn head(mut parts: response::Parts) -> Response<()> {
     Response::from_parts(parts, ())
 }
 
-fn switch(answer: Response<Incoming>, protocol: HeaderValue, tunnel: Tunnel) -> Response<Body> {
-    let mut response = head(answer.into_parts().0);
+/// The answer after which there is no HTTP any more.
+pub(crate) fn switching(mut response: Response<()>, protocol: HeaderValue) -> Response<Body> {
     headers::keep_upgrade(response.headers_mut(), protocol);
-    tokio::spawn(tunnel.run());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     response.map(|()| {
         http_body_util::Empty::new()
             .map_err(|never| match never {})

@@ -7,6 +7,12 @@ use soulbox_types::{ENVD_PORT, SandboxSpec};
 use crate::{refusal::Refusal, route::Target};
 
 const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
+const ACCESS_TOKEN: &str = "x-access-token";
+
+/// Whether the client shows a token of a sandbox, valid or not.
+pub(crate) fn has_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRAFFIC_TOKEN) || headers.contains_key(ACCESS_TOKEN)
+}
 const PORT_PLACEHOLDER: &str = "${PORT}";
 
 /// How an admitted request is forwarded.

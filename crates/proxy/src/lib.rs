@@ -9,6 +9,7 @@
 //! - [`stream_limiter`]: how many connections to ports there may be ([`descriptors`])
 //! - [`dial`]: a connection to the port, with retries for servers that just start
 //! - [`forward`]: one request over that connection, streaming in both directions; [`tunnel`] after an upgrade
+//! - [`port`]: raw bytes to a port, for the sandbox's owner
 //! - [`headers`]: removes what must not pass from one connection to the next
 //! - [`refusal`]: the responses of the proxy itself, in E2B's formats
 
@@ -24,6 +25,7 @@ mod headers;
 mod ingress;
 mod inner_tls;
 mod log_throttle;
+mod port;
 mod proxy;
 mod refusal;
 mod route;
@@ -39,5 +41,6 @@ pub use client_subnet::client_subnet;
 pub use counters::{Counters, CountersSnapshot};
 pub use headers::ClientConnection;
 pub use log_throttle::LogThrottle;
+pub use port::{PORT_PROTOCOL, asks_for_port};
 pub use proxy::{Proxy, ProxyConfig};
 pub use stream_limiter::StreamLimits;

@@ -7,7 +7,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
-use soulbox_runtime::{DynStream, Node, Waker};
+use soulbox_runtime::{DynStream, Node, SandboxStatus, Waker};
 use soulbox_types::{ENVD_PORT, SandboxState};
 
 use crate::{
@@ -15,13 +15,13 @@ use crate::{
     dial::dial,
     forward::Exchange,
     guard::is_control_route,
-    ingress::admit,
+    ingress::{admit, has_token},
     refusal::{Audience, Refusal},
     route::{Route, Target, route},
-    sandbox_tracker::{NotOpened, SandboxStreams, SandboxTracker},
+    sandbox_tracker::{NotOpened, SandboxStreams, SandboxTracker, Stream},
     signature::SignedFile,
     stream_limiter::{StreamLimiter, StreamPermit},
-    wake::wake,
+    wake::{traffic_may_wake, wake},
 };
 
 #[derive(Debug, Clone)]
@@ -35,7 +35,8 @@ pub struct ProxyConfig {
     pub max_streams_per_sandbox: usize,
     /// Of all sandboxes together.
     pub stream_limits: StreamLimits,
-    /// Of bodies from one sandbox: chunks so small that passing them on costs more than their bytes.
+    /// Of bodies from one sandbox, if they are empty; larger ones count less, the more they carry
+    /// ([`soulbox_outgoing::ChunkThrottle`]).
     pub small_chunks_per_second: u32,
 }
 
@@ -54,7 +55,7 @@ impl ProxyConfig {
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
@@ -106,6 +107,15 @@ impl Proxy {
         self.inner.route(request) != Route::NotOurs
     }
 
+    /// Whether what comes with it opens a sandbox: envd's token, or a signature for a file.
+    pub fn is_confidential<B>(&self, request: &Request<B>) -> bool {
+        match self.inner.route(request) {
+            Route::To(target) => target.port == ENVD_PORT || has_token(request.headers()),
+            Route::Signed(_) => true,
+            Route::NotOurs | Route::Bad(_) => false,
+        }
+    }
+
     /// Answers a request for which [`Proxy::claims`] is true. A body that ends with an error means
     /// that the client's connection (or HTTP/2 stream) must be aborted.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
@@ -113,20 +123,30 @@ impl Proxy {
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
     {
-        self.inner.counters.requests.fetch_add(1, Relaxed);
         let audience = Audience::of(request.headers());
-        match self.inner.exchange(request).await {
+        let exchange = self.inner.exchange(request);
+        self.inner.answer(audience, exchange).await
+    }
+}
+
+impl Inner {
+    /// Whatever comes of `exchange`, counted.
+    pub(crate) async fn answer(
+        &self,
+        audience: Audience,
+        exchange: impl Future<Output = Result<Response<Body>, Refusal>>,
+    ) -> Response<Body> {
+        self.counters.requests.fetch_add(1, Relaxed);
+        match exchange.await {
             Ok(response) => response,
             Err(refusal) => {
-                self.inner.counters.refused.fetch_add(1, Relaxed);
+                self.counters.refused.fetch_add(1, Relaxed);
                 tracing::debug!(status = refusal.status().as_u16(), ?refusal, "refused");
                 refusal.into_response(audience)
             }
         }
     }
-}
 
-impl Inner {
     fn route<B>(&self, request: &Request<B>) -> Route {
         route(
             &self.config.domain,
@@ -156,22 +176,8 @@ impl Inner {
                 path: path.to_owned(),
             });
         }
-        let limit = self.config.max_streams_per_sandbox;
-        let mut opened = self.sandboxes.open(&target.id, limit);
-        if matches!(opened, Err(NotOpened::NotRunning)) {
-            wake(
-                &*self.node,
-                self.waker.as_deref(),
-                &target,
-                request.headers(),
-            )
-            .await?;
-            opened = self.sandboxes.open(&target.id, limit);
-        }
-        let stream = opened.map_err(|not| match not {
-            NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
-            NotOpened::TooMany => Refusal::TooManyStreams(target.id.clone()),
-        })?;
+        let may_wake = |status: &_| traffic_may_wake(status, &target, request.headers());
+        let stream = self.open(&target, may_wake).await?;
         let status = self.node.get(&target.id);
         let status = status.ok_or_else(|| Refusal::NotFound(target.id.clone()))?;
         let ingress = admit(&status.spec, &target, request.headers())?;
@@ -189,7 +195,25 @@ impl Inner {
         .await
     }
 
-    async fn connect(
+    /// A stream of a running sandbox; one that sleeps is woken for it.
+    pub(crate) async fn open(
+        &self,
+        target: &Target,
+        may_wake: impl FnOnce(&SandboxStatus) -> bool,
+    ) -> Result<Stream, Refusal> {
+        let limit = self.config.max_streams_per_sandbox;
+        let mut opened = self.sandboxes.open(&target.id, limit);
+        if matches!(opened, Err(NotOpened::NotRunning)) {
+            wake(&*self.node, self.waker.as_deref(), target, may_wake).await?;
+            opened = self.sandboxes.open(&target.id, limit);
+        }
+        opened.map_err(|not| match not {
+            NotOpened::NotRunning => Refusal::NotFound(target.id.clone()),
+            NotOpened::TooMany => Refusal::TooManyStreams(target.id.clone()),
+        })
+    }
+
+    pub(crate) async fn connect(
         &self,
         target: &Target,
         sandbox: &SandboxStreams,
@@ -202,7 +226,7 @@ impl Inner {
             permit = self.streams.acquire(client) => permit,
         };
         let Some(mut permit) = permit else {
-            self.counters.crowded_out.fetch_add(1, Relaxed);
+            self.counters.streams_refused.fetch_add(1, Relaxed);
             if let Some(suppressed) = self.refused_streams.should_log() {
                 tracing::warn!(
                     sandbox_id = %target.id,

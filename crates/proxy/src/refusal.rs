@@ -9,6 +9,8 @@ use soulbox_types::SandboxId;
 
 use crate::Body;
 
+/// Where E2B's clients look for the code interpreter.
+const INTERPRETER_PORT: u16 = 49_999;
 /// In seconds. The request has waited before.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
@@ -23,6 +25,7 @@ pub(crate) enum Refusal {
     NoAnswer { id: SandboxId, port: u16 },
     TooManyStreams(SandboxId),
     NoRoom(SandboxId),
+    MachineStuck(SandboxId),
     TooManyRunning(SandboxId),
     TooManyOpen(SandboxId),
     MayNotWake(SandboxId),
@@ -35,6 +38,8 @@ struct Payload<'a> {
     #[serde(rename = "sandboxId", skip_serializing_if = "Option::is_none")]
     sandbox_id: Option<&'a str>,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +58,9 @@ impl Refusal {
             }
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) | Self::TooManyRunning(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoRoom(_) | Self::TooManyOpen(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoRoom(_) | Self::MachineStuck(_) | Self::TooManyOpen(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::MayNotWake(_) | Self::NotPublic(_) => StatusCode::FORBIDDEN,
             Self::Changing(_) => StatusCode::CONFLICT,
         }
@@ -78,6 +85,10 @@ impl Refusal {
             Self::NoRoom(_) => {
                 "The sandbox is paused, and the server has no room to wake it; try again soon"
             }
+            Self::MachineStuck(_) => {
+                "The sandbox is paused, and the server's machine is in a state in which none is \
+                 woken; its operator has to look at it"
+            }
             Self::TooManyRunning(_) => {
                 "The sandbox is paused, and its owner has as many running ones as allowed: kill or \
                  pause some first"
@@ -95,12 +106,28 @@ impl Refusal {
         }
     }
 
+    /// Beside the message, which clients compare.
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::PortClosed {
+                port: INTERPRETER_PORT,
+                ..
+            } => Some(
+                "this is the code interpreter's port, and the sandbox's template has none or it has \
+                 not started yet: run_code needs the template code-interpreter-v1 (soulbox template \
+                 build --builtin code-interpreter-v1), or one built from it",
+            ),
+            _ => None,
+        }
+    }
+
     fn subject(&self) -> (Option<&SandboxId>, Option<u16>) {
         match self {
             Self::BadRequest(_) | Self::ControlRoute { .. } | Self::BadSignature => (None, None),
             Self::NotFound(id)
             | Self::TooManyStreams(id)
             | Self::NoRoom(id)
+            | Self::MachineStuck(id)
             | Self::TooManyRunning(id)
             | Self::TooManyOpen(id)
             | Self::MayNotWake(id)
@@ -135,6 +162,7 @@ impl Refusal {
         let payload = Payload {
             sandbox_id: id.map(SandboxId::as_str),
             message: text,
+            hint: self.hint(),
             port,
             path,
             code: status.as_u16(),
@@ -213,6 +241,29 @@ fn page(status: StatusCode, text: &str, id: &SandboxId, port: Option<u16>) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn who_looks_for_the_code_interpreter_in_vain_is_told_which_template_has_it() {
+        let body = async |port| {
+            let id: SandboxId = "iabc".parse().unwrap();
+            let refusal = Refusal::PortClosed { id, port };
+            let response = refusal.into_response(Audience::Program);
+            let bytes = response.into_body().collect().await.unwrap().to_bytes();
+            serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()
+        };
+        let told = body(49_999).await;
+        assert_eq!(
+            told["message"],
+            "The sandbox is running but port is not open"
+        );
+        assert!(
+            told["hint"]
+                .as_str()
+                .unwrap()
+                .contains("code-interpreter-v1")
+        );
+        assert_eq!(body(49_983).await.get("hint"), None);
+    }
 
     fn id() -> SandboxId {
         "iabc".parse().unwrap()

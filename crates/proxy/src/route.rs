@@ -4,6 +4,9 @@
 //! page of one sandbox cannot steer its visitor's requests to another. On a shared host
 //! (`localhost`, an address, `sandbox.…`, a bare name such as a container's, or the domain itself)
 //! the two routing headers decide, or the signature of a file URL. Everything else is not for us.
+//!
+//! A request with an API key is for the API, whatever routing headers it has: E2B's Python SDK 2.7
+//! to 2.26 sends them with `POST /sandboxes/ID/connect`, and requests to envd never have a key.
 
 use std::net::IpAddr;
 
@@ -14,6 +17,9 @@ use crate::signature::{NotSigned, SignedFile};
 
 const SANDBOX_ID_HEADER: &str = "e2b-sandbox-id";
 const SANDBOX_PORT_HEADER: &str = "e2b-sandbox-port";
+const API_KEY_HEADER: &str = "x-api-key";
+/// Other keys in that header are for a server inside the sandbox.
+const API_KEY_PREFIX: &str = "e2b_";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -37,7 +43,7 @@ pub(crate) fn route(domain: &str, method: &Method, uri: &Uri, headers: &HeaderMa
     if let Some(by_host) = route_by_host(host, domain) {
         return by_host;
     }
-    if !is_shared(host, domain) {
+    if !is_shared(host, domain) || has_api_key(headers) {
         return Route::NotOurs;
     }
     match (
@@ -107,6 +113,12 @@ fn target(id: &str, port: &str) -> Route {
         Ok(port) if port != 0 && digits => Route::To(Target { id, port }),
         _ => Route::Bad("invalid sandbox port"),
     }
+}
+
+fn has_api_key(headers: &HeaderMap) -> bool {
+    headers
+        .get(API_KEY_HEADER)
+        .is_some_and(|key| key.as_bytes().starts_with(API_KEY_PREFIX.as_bytes()))
 }
 
 fn is_shared(host: &str, domain: &str) -> bool {
@@ -184,6 +196,25 @@ mod tests {
         ] {
             assert_eq!(ask(host, &fields), to("iabc", 49983), "{host}");
         }
+    }
+
+    #[test]
+    fn a_request_with_an_api_key_is_for_the_api_whatever_headers_it_has() {
+        let with = |key| {
+            [
+                (SANDBOX_ID_HEADER, "iabc"),
+                (SANDBOX_PORT_HEADER, "49983"),
+                (API_KEY_HEADER, key),
+            ]
+        };
+        let path = "/sandboxes/iabc/connect";
+        for host in ["localhost:3000", "127.0.0.1:3000", "sbx.localhost:3443"] {
+            assert_eq!(ask_path(host, path, &with("e2b_00ff")), Route::NotOurs);
+            // What a server inside calls its key is none of our business.
+            assert_eq!(ask_path(host, path, &with("sk-1")), to("iabc", 49983));
+        }
+        let host = "3000-iabc.sbx.localhost";
+        assert_eq!(ask_path(host, path, &with("e2b_00ff")), to("iabc", 3000));
     }
 
     #[test]

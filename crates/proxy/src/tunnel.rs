@@ -1,11 +1,12 @@
-//! After an upgrade (WebSocket or any other): copies bytes in both directions until one side or the
-//! sandbox ends.
+//! After an upgrade (WebSocket or any other): copies bytes in both directions until both sides have
+//! finished or the sandbox ends. Either side may finish writing and still read.
 
 use std::{sync::Arc, time::Duration};
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use soulbox_types::{Chain, SandboxId};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::{activity::Activity, body::OpenStream};
@@ -16,7 +17,6 @@ const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Tunnel {
     pub(crate) id: SandboxId,
     pub(crate) client: OnUpgrade,
-    pub(crate) sandbox: OnUpgrade,
     pub(crate) ended: CancellationToken,
     pub(crate) activity: Arc<Activity>,
     pub(crate) idle_limit: Duration,
@@ -24,11 +24,14 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) async fn run(self) {
+    /// `sandbox` is the connection inside, once it is handed over.
+    pub(crate) async fn run<S>(self, sandbox: impl Future<Output = hyper::Result<S>>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let Self {
             id,
             client,
-            sandbox,
             ended,
             activity,
             idle_limit,
@@ -41,7 +44,7 @@ impl Tunnel {
             open.was_cut();
             return;
         };
-        let (client, sandbox) = match both {
+        let (client, mut sandbox) = match both {
             Ok(Ok(both)) => both,
             Ok(Err(error)) => {
                 tracing::debug!(sandbox_id = %id, error = %Chain(&error), "an upgrade was not carried out");
@@ -52,7 +55,7 @@ impl Tunnel {
                 return;
             }
         };
-        let (mut client, mut sandbox) = (TokioIo::new(client), TokioIo::new(sandbox));
+        let mut client = TokioIo::new(client);
         tokio::select! {
             biased;
             () = ended.cancelled() => open.was_cut(),

@@ -19,19 +19,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MIN_LIFETIME: Duration = Duration::from_mins(5);
 const ACCESS_TOKEN: &str = "x-access-token";
 
-/// On success the sandbox runs.
+/// On success the sandbox runs. `may_wake` says whether whoever asks is allowed to.
 pub(crate) async fn wake(
     node: &dyn Node,
     waker: Option<&dyn Waker>,
     target: &Target,
-    headers: &HeaderMap,
+    may_wake: impl FnOnce(&SandboxStatus) -> bool,
 ) -> Result<(), Refusal> {
     let not_found = || Refusal::NotFound(target.id.clone());
     let status = node.get(&target.id).ok_or_else(not_found)?;
     if status.state != SandboxState::Paused || !status.spec.lifecycle.auto_resume {
         return Err(not_found());
     }
-    if !may_wake(&status, target, headers) {
+    if !may_wake(&status) {
         return Err(Refusal::MayNotWake(target.id.clone()));
     }
     match tokio::time::timeout(MAX_WAIT, resume(node, waker, target, &status)).await {
@@ -42,7 +42,11 @@ pub(crate) async fn wake(
 
 /// envd's port needs envd's token, and a signed URL does not wake; other ports need the traffic token
 /// if there is one.
-fn may_wake(status: &SandboxStatus, target: &Target, headers: &HeaderMap) -> bool {
+pub(crate) fn traffic_may_wake(
+    status: &SandboxStatus,
+    target: &Target,
+    headers: &HeaderMap,
+) -> bool {
     if !is_admitted(&status.spec, target.port, headers) {
         return false;
     }
@@ -98,6 +102,7 @@ async fn resume(
         Err(NotWoken::Node(Error::NoCapacity { .. } | Error::TooLarge { .. })) => {
             Err(Refusal::NoRoom(id.clone()))
         }
+        Err(NotWoken::Node(Error::KernelStuck { .. })) => Err(Refusal::MachineStuck(id.clone())),
         Err(error) => {
             tracing::warn!(sandbox_id = %id, error = %Chain(&error), "traffic could not wake a sandbox");
             Err(Refusal::Changing(id.clone()))

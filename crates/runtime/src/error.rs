@@ -35,6 +35,12 @@ pub enum Error {
     /// No weaker one takes its place.
     #[error("the {tier} tier is not available on this server: {reason}")]
     TierUnavailable { tier: Tier, reason: String },
+    /// Nothing is made or woken where what runs could not be ended.
+    #[error(
+        "the kernel does not end processes: {ends} sandboxes were killed and are still there, the \
+         first one for {} s", longest.as_secs()
+    )]
+    KernelStuck { ends: usize, longest: Duration },
     #[error("{what} took longer than {} ms", limit.as_millis())]
     Timeout {
         what: Cow<'static, str>,
@@ -130,6 +136,10 @@ mod tests {
             Error::TierUnavailable {
                 tier: Tier::Gvisor,
                 reason: "no runsc".into(),
+            },
+            Error::KernelStuck {
+                ends: 4,
+                longest: Duration::from_secs(31),
             },
         ] {
             assert_eq!(format!("{:?}", sent(&error)), format!("{error:?}"));

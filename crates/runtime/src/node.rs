@@ -1,6 +1,8 @@
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 use soulbox_types::{
     EndReason, Limits, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, TemplateId, TenantId,
@@ -9,8 +11,8 @@ use soulbox_types::{
 use tokio::sync::broadcast;
 
 use crate::{
-    AddedLayer, DynStream, Paused, Reservation, ReserveRequest, Result, SandboxStatus, Stats,
-    StatusCache, Visited,
+    DynStream, Paused, Reservation, ReserveRequest, Result, SandboxStatus, Stats, StatusCache,
+    Visited,
 };
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -137,8 +139,14 @@ pub enum NotWoken {
     Node(#[from] crate::Error),
 }
 
+/// The bytes of a disk image. It is mostly holes, so it comes in chunks: where one begins and how
+/// long it is (8 bytes each, big endian), then its data. The last one has no data and begins where the
+/// disk ends; a stream that ends with an error has no such chunk, so nobody takes it for the whole disk.
+pub type DiskStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
+
 /// A machine that runs sandboxes. Only those of [`soulbox_types::Purpose::User`] are seen by `get`
-/// and `list`.
+/// and `list`. It may be elsewhere: nothing here is named by its path; what only one beside it can ask
+/// is in [`crate::BuildNode`].
 #[async_trait]
 pub trait Node: Send + Sync + fmt::Debug {
     /// Returns when envd inside answers. On error nothing is left of it.
@@ -155,9 +163,6 @@ pub trait Node: Send + Sync + fmt::Debug {
 
     /// New sandboxes are not made of this build any more: those that wait are let go.
     fn retire(&self, _build: &str) {}
-
-    /// See [`crate::Runtime::export`]. For sandboxes of [`soulbox_types::Purpose::Build`].
-    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>>;
 
     /// Idempotent. When it returns, dialling fails and nothing of it runs.
     async fn destroy(&self, id: &SandboxId, reason: EndReason) -> Result<()>;
@@ -224,7 +229,7 @@ pub trait Node: Send + Sync + fmt::Debug {
     }
 
     /// The disk of a broken one that does not run: an ext4 image, of which nothing is to be believed.
-    async fn broken_disk(&self, id: &SandboxId) -> Result<std::fs::File> {
+    async fn broken_disk(&self, id: &SandboxId) -> Result<DiskStream> {
         Err(crate::Error::SandboxNotFound(id.clone()))
     }
 

@@ -60,6 +60,16 @@ pub struct Stats {
     pub oom_kills: u64,
 }
 
+/// What a sandbox's sockets hold of the host's memory, unread or unsent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketMemory {
+    pub bytes: u64,
+    /// How many there are.
+    pub sockets: u64,
+    /// `false`: there was no time to count them all.
+    pub complete: bool,
+}
+
 /// What a new sandbox's files are made of, above its template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
@@ -74,7 +84,7 @@ pub enum Disk {
     /// An empty one.
     Fresh,
     /// The one that a stopped sandbox of the same id left in its folder.
-    Kept,
+    Existing,
 }
 
 /// What a sandbox added to one mount point of its template: an overlay layer, ids as inside.
@@ -213,6 +223,18 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     async fn set_limits(&self, id: &SandboxId, limits: &Limits) -> Result<()>;
 
     async fn stats(&self, id: &SandboxId) -> Result<Stats>;
+
+    /// What its sockets hold of the host's memory, which may be charged to nobody. Also of a paused
+    /// one. `Unsupported`: its sockets are not the host kernel's.
+    async fn socket_memory(&self, _id: &SandboxId) -> Result<SocketMemory> {
+        Err(self.unsupported("the memory of its sockets"))
+    }
+
+    /// What it has written to files that is not on the host's disk yet. While it ends, that is what
+    /// its end waits for. 0 where nobody knows.
+    async fn unwritten_bytes(&self, _id: &SandboxId) -> u64 {
+        0
+    }
 
     /// Waits until the sandbox's first process is gone.
     async fn wait(&self, id: &SandboxId) -> Result<Exit>;

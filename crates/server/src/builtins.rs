@@ -4,19 +4,21 @@
 //! builder's cache, and neither waits for the other.
 
 mod definition;
+mod values;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use soulbox_build::{Base, Builds, Step, StepKind};
-use soulbox_control::BuiltIn;
+use soulbox_control::{BuiltIn, Control};
 use soulbox_guest_programs::Programs;
-use soulbox_types::{Limits, TenantId};
+use soulbox_types::{Chain, Limits, TenantId};
 
 use definition::{BaseDefinition, Definition, StepDefinition};
+use values::{Values, fill};
 
 /// A definition's text, and the files that it names.
 struct Source {
@@ -45,18 +47,18 @@ const SOURCES: [Source; 5] = [
         files: &[],
     },
     Source {
-        text: text!("code-interpreter-v1/template.toml"),
+        text: text!("code-interpreter-slim/template.toml"),
         files: &[(
             "requirements.txt",
-            text!("code-interpreter-v1/requirements.txt").as_bytes(),
+            text!("code-interpreter-slim/requirements.txt").as_bytes(),
         )],
     },
     Source {
-        text: text!("code-interpreter-r/template.toml"),
+        text: text!("code-interpreter-v1/template.toml"),
         files: &[],
     },
     Source {
-        text: text!("code-interpreter-java/template.toml"),
+        text: text!("desktop/template.toml"),
         files: &[],
     },
 ];
@@ -65,6 +67,8 @@ const SOURCES: [Source; 5] = [
 #[derive(Debug, Default)]
 pub(crate) struct BuiltIns {
     pub(crate) definitions: Vec<BuiltIn>,
+    /// By name: the steps with what they leave open, and the values for it.
+    open: BTreeMap<String, (Vec<Step>, Values)>,
     archives: BTreeMap<String, Bytes>,
 }
 
@@ -99,12 +103,15 @@ impl BuiltIns {
     fn add(&mut self, source: &Source, programs: &Programs, default: Limits) -> anyhow::Result<()> {
         let definition: Definition = toml::from_str(source.text)?;
         let name = definition.name;
-        let (parent, base, mut steps) = match definition.base {
-            BaseDefinition::Debian { packages } => (None, Base::Debian { packages }, Vec::new()),
+        let (parent, base, (mut steps, mut values)) = match definition.base {
+            BaseDefinition::Debian { packages } => {
+                (None, Base::Debian { packages }, Default::default())
+            }
             BaseDefinition::Template(parent) => {
                 let known = self.definitions.iter().find(|known| known.name == parent);
                 let parent = known.with_context(|| format!("{name} stands on {parent}"))?;
-                (Some(parent), parent.base.clone(), parent.steps.clone())
+                let open = self.open.get(&parent.name).cloned();
+                (Some(parent), parent.base.clone(), open.unwrap_or_default())
             }
         };
         let inherited = |own: Option<String>, of: fn(&BuiltIn) -> Option<String>| {
@@ -129,6 +136,10 @@ impl BuiltIns {
         for each in definition.steps {
             steps.push(self.step(each, source, programs)?);
         }
+        values.extend(definition.values);
+        let filled = fill(&steps, &values).with_context(|| format!("a value of {name}"))?;
+        self.open.insert(name.clone(), (steps, values));
+        let steps = filled;
         let shape = format!("{base:?} {steps:?} {start:?} {ready:?} {limits:?}");
         self.definitions.push(BuiltIn {
             name,
@@ -170,6 +181,22 @@ impl BuiltIns {
             }
         })
     }
+}
+
+/// Begins to build these; a start does not wait for the end.
+pub(crate) async fn prebuild(control: &Arc<Control>, names: &[String]) -> anyhow::Result<()> {
+    for name in names {
+        match control.build_builtin(name).await {
+            Ok(_) => {}
+            Err(error @ soulbox_control::Error::UnknownBuiltIn { .. }) => {
+                return Err(error).context("--prebuild");
+            }
+            Err(error) => {
+                tracing::warn!(name, error = %Chain(&error), "could not begin to build a template");
+            }
+        }
+    }
+    Ok(())
 }
 
 fn step(kind: StepKind, args: Vec<String>) -> Step {

@@ -3,15 +3,12 @@
 
 mod admission;
 mod endpoint;
+mod file;
 mod machine;
 mod mirror;
 mod span;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use serde::Deserialize;
@@ -79,6 +76,15 @@ pub struct Settings {
     /// Templates built at a time [default: the number of cpus]
     #[arg(long, env = "SOULBOX_PARALLEL_BUILDS", value_name = "N")]
     pub parallel_builds: Option<usize>,
+    /// A built-in template to build at the start, so that its first sandbox need not wait for it,
+    /// such as code-interpreter-v1; repeatable
+    #[arg(
+        long,
+        env = "SOULBOX_PREBUILD",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub prebuild: Option<Vec<String>>,
     /// A registry, as HOST or HOST:PORT, that may be at a private address and without TLS; repeatable
     #[arg(
         long,
@@ -178,6 +184,8 @@ pub struct Config {
     pub pool: usize,
     pub warm: usize,
     pub parallel_builds: usize,
+    /// Names of built-in templates.
+    pub prebuild: Vec<String>,
     pub registry_allow: Vec<String>,
     pub registry_mirrors: Vec<Mirror>,
     pub max_sandboxes: u32,
@@ -201,11 +209,14 @@ pub enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the configuration file {path} is not valid")]
+    #[error("{path}, line {line} ({written}): {problem}")]
     Parse {
         path: PathBuf,
-        #[source]
-        source: Box<toml::de::Error>,
+        /// From 1.
+        line: usize,
+        /// What is there.
+        written: String,
+        problem: String,
     },
     #[error("--{option}: {problem}")]
     Value {
@@ -215,18 +226,6 @@ pub enum ConfigError {
 }
 
 impl Settings {
-    /// Reads a file. Unknown keys are errors: a typo would otherwise be a silent default.
-    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs_err::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Parse {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })
-    }
-
     /// These, and where they are silent, those of `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -243,6 +242,7 @@ impl Settings {
             pool: self.pool.or(other.pool),
             warm: self.warm.or(other.warm),
             parallel_builds: self.parallel_builds.or(other.parallel_builds),
+            prebuild: self.prebuild.or(other.prebuild),
             registry_allow: self.registry_allow.or(other.registry_allow),
             registry_mirror: self.registry_mirror.or(other.registry_mirror),
             max_sandboxes: self.max_sandboxes.or(other.max_sandboxes),
@@ -329,6 +329,7 @@ impl TryFrom<Settings> for Config {
             pool: settings.pool.unwrap_or(8),
             warm: settings.warm.unwrap_or(8),
             parallel_builds,
+            prebuild: settings.prebuild.unwrap_or_default(),
             registry_allow: settings.registry_allow.unwrap_or_default(),
             registry_mirrors: settings.registry_mirror.unwrap_or_default(),
             max_sandboxes,

@@ -4,6 +4,7 @@
 //! - `limiter`: which connections are open, and which idle one is closed for a new one
 //! - `handler`: who handles the requests
 //! - `socket`: the write timeout, for whatever is written
+//! - `transport`: TLS, or plain HTTP, also on the port for TLS
 //! - `streams`, `response`: the write timeout for HTTP/2, where clients hold back a response by its
 //!   window
 //!
@@ -16,6 +17,7 @@ mod limits;
 mod response;
 mod socket;
 mod streams;
+mod transport;
 
 use std::{convert::Infallible, io, net::SocketAddr, os::fd::AsRawFd, sync::Arc, time::Duration};
 
@@ -39,11 +41,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub(crate) use handler::Handler;
 pub(crate) use limiter::{ConnectionLimiter, ConnectionStats};
 pub(crate) use limits::ConnectionLimits;
+pub(crate) use transport::Transport;
 
 use limiter::{ConnectionHandle, PendingConnection, State};
 use response::track;
 use socket::LimitedSocket;
 use streams::StreamExecutor;
+use transport::Handshake;
 
 /// Longer than the 620 s for which E2B's clients rely on an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(640);
@@ -178,23 +182,33 @@ impl Connections {
         let Some(permit) = permit else {
             return self.log_refusal(peer);
         };
-        let client = ClientConnection {
-            address: peer,
-            tls: tls.is_some(),
-        };
         let socket = LimitedSocket::new(socket, permit);
         let handle = socket.handle();
         let Some(tls) = tls else {
-            return self.serve(socket, client, handle).await;
+            return self.serve(socket, peer, Transport::Plain, handle).await;
         };
+        // One timeout for both: a client decides how it begins, and then has to go on.
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, async {
+            Ok::<_, io::Error>(if socket.begins_tls().await? {
+                Handshake::Tls(Box::new(tls.accept(socket).await?))
+            } else {
+                Handshake::Plain(socket)
+            })
+        });
         let handshake = tokio::select! {
             biased;
             () = self.stopping.cancelled() => return,
             () = handle.close().cancelled() => return,
-            handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)) => handshake,
+            handshake = handshake => handshake,
         };
         match handshake {
-            Ok(Ok(stream)) => self.serve(stream, client, handle).await,
+            Ok(Ok(Handshake::Tls(stream))) => {
+                self.serve(stream, peer, Transport::Tls, handle).await;
+            }
+            Ok(Ok(Handshake::Plain(socket))) => {
+                self.serve(socket, peer, Transport::PlainOnTlsPort, handle)
+                    .await;
+            }
             Ok(Err(error)) => {
                 tracing::debug!(%peer, error = %Chain(&error), "TLS handshake failed");
             }
@@ -202,15 +216,24 @@ impl Connections {
         }
     }
 
-    async fn serve<S>(self, stream: S, client: ClientConnection, handle: ConnectionHandle)
-    where
+    async fn serve<S>(
+        self,
+        stream: S,
+        peer: SocketAddr,
+        transport: Transport,
+        handle: ConnectionHandle,
+    ) where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let client = ClientConnection {
+            address: peer,
+            tls: transport == Transport::Tls,
+        };
         let (handler, requests) = (self.handler, handle.clone());
         let service = service_fn(move |request: Request<Incoming>| {
             let (handler, in_flight) = (handler.clone(), requests.request());
             async move {
-                let response = handler.handle(request, client).await;
+                let response = handler.handle(request, client, transport).await;
                 Ok::<_, Infallible>(track(response, in_flight))
             }
         });

@@ -58,9 +58,9 @@ impl DataDir {
             );
         }
         let unusable = || {
+            let what_to_do = soulbox_doctor::Environment::detect(path).writable();
             format!(
-                "the data folder {} cannot be used: make it writable (mount -o remount,rw), or \
-                 choose another one with --data-dir",
+                "the data folder {} cannot be used: {what_to_do}",
                 path.display()
             )
         };

@@ -3,14 +3,15 @@
 use std::time::Instant;
 
 use axum::Router;
-use http::{HeaderValue, Request, Response, header};
-use http_body_util::BodyExt;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use soulbox_proxy::{Body, ClientConnection, Proxy};
 use tower::ServiceExt;
 use tracing::Instrument;
 
 use crate::{
+    connections::Transport,
     metrics::{Metrics, Route},
     request_body::RequestBody,
 };
@@ -27,9 +28,10 @@ impl Dispatch {
         &self,
         request: Request<Incoming>,
         client: ClientConnection,
+        transport: Transport,
     ) -> Response<Body> {
         let (request, waiting) = RequestBody::wrap(request);
-        let mut response = self.answer(request, client).await;
+        let mut response = self.answer(request, client, transport).await;
         if let Some(waiting) = waiting {
             waiting.settle(&mut response);
         }
@@ -40,6 +42,7 @@ impl Dispatch {
         &self,
         mut request: Request<RequestBody>,
         client: ClientConnection,
+        transport: Transport,
     ) -> Response<Body> {
         let started = Instant::now();
         let method = request.method().clone();
@@ -47,7 +50,19 @@ impl Dispatch {
         if client.tls {
             request.extensions_mut().insert(soulbox_api::OverTls);
         }
-        let (route, response) = if self.proxy.claims(&request) {
+        let is_sandboxes = self.proxy.claims(&request);
+        let route_of_api = || Route::of_api(&method, request.uri().path());
+        let (route, response) = if transport == Transport::PlainOnTlsPort
+            && (!is_sandboxes || self.proxy.is_confidential(&request))
+        {
+            // A key or token that works without TLS would never be noticed.
+            let route = if is_sandboxes {
+                Route::Proxy
+            } else {
+                route_of_api()
+            };
+            (route, to_https(&request))
+        } else if is_sandboxes {
             // Path and query of traffic to sandboxes are private: not logged.
             let span = tracing::debug_span!("proxy", %method, host = host(&request));
             let answer = async {
@@ -58,8 +73,7 @@ impl Dispatch {
             };
             (Route::Proxy, answer.instrument(span).await)
         } else {
-            let route = Route::of_api(&method, request.uri().path());
-            (route, self.control_plane(request).await)
+            (route_of_api(), self.control_plane(request).await)
         };
         self.metrics
             .request(route, &method, response.status(), started.elapsed());
@@ -75,6 +89,8 @@ impl Dispatch {
         if let Some(host) = authority.and_then(|host| HeaderValue::from_str(&host).ok()) {
             request.headers_mut().insert(header::HOST, host);
         }
+        // For the route that opens ports.
+        request.extensions_mut().insert(self.proxy.clone());
         let answer = self
             .api
             .clone()
@@ -83,6 +99,35 @@ impl Dispatch {
         let response = answer.unwrap_or_else(|never| match never {});
         response.map(|body| body.map_err(Into::into).boxed_unsync())
     }
+}
+
+/// The same request with TLS, on the same port.
+fn to_https<B>(request: &Request<B>) -> Response<Body> {
+    let authority = request
+        .uri()
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .or_else(|| request.headers().get(header::HOST)?.to_str().ok())
+        .unwrap_or_default();
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    let location = HeaderValue::from_str(&format!("https://{authority}{path}"));
+    let text = "this port speaks HTTPS: use https:// in the address\n";
+    let mut response = Response::new(
+        Full::from(text)
+            .map_err(|never| match never {})
+            .boxed_unsync(),
+    );
+    match location {
+        Ok(location) if !authority.is_empty() => {
+            *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        _ => *response.status_mut() = StatusCode::BAD_REQUEST,
+    }
+    response
 }
 
 fn host<B>(request: &Request<B>) -> &str {

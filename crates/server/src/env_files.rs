@@ -11,6 +11,8 @@ use soulbox_types::Secret;
 
 use crate::private_file::{self, SECRET};
 
+/// Volume content does not follow the first.
+const URLS: [&str; 3] = ["E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL"];
 const KEY_LINE: &str = "export E2B_API_KEY=";
 
 /// Where clients find the server.
@@ -26,6 +28,16 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     pub(crate) fn http_url(&self) -> String {
         format!("http://{}", reachable(self.http))
+    }
+
+    /// Where clients on this machine find it without asking for a name, if its certificate is for
+    /// that too. Node knows `*.localhost` only where the system's resolver does.
+    fn local_https_url(&self) -> Option<String> {
+        let address = reachable(self.https?);
+        let is_local = self.domain == "localhost" || self.domain.ends_with(".localhost");
+        // Somebody else's certificate is for names only.
+        let usable = is_local && self.trust.is_some() && address.ip().is_loopback();
+        usable.then(|| format!("https://{address}"))
     }
 
     /// `E2B_DOMAIN`: with the port, unless it is the one that https implies.
@@ -77,10 +89,9 @@ pub(crate) fn known_key(dir: &Path) -> io::Result<Option<Secret>> {
 pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> io::Result<()> {
     let mut plain = header(key);
     let url = endpoints.http_url();
-    line(&mut plain, "E2B_API_URL", &url);
-    line(&mut plain, "E2B_SANDBOX_URL", &url);
-    // Volume content does not follow E2B_API_URL.
-    line(&mut plain, "E2B_VOLUME_API_URL", &url);
+    for name in URLS {
+        line(&mut plain, name, &url);
+    }
     plain.push_str("unset E2B_DOMAIN\n"); // left by env.tls in the same shell
     private_file::write_if_other(&path(dir), SECRET, plain.as_bytes())?;
 
@@ -96,7 +107,16 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
             line(&mut tls, name, &bundle.to_string_lossy());
         }
     }
-    tls.push_str("unset E2B_API_URL E2B_SANDBOX_URL E2B_VOLUME_API_URL\n"); // they would win over the domain
+    match endpoints.local_https_url() {
+        // The domain is then for what `get_host` returns.
+        Some(url) => {
+            for name in URLS {
+                line(&mut tls, name, &url);
+            }
+        }
+        // They would win over the domain.
+        None => writeln!(tls, "unset {}", URLS.join(" ")).unwrap_or_default(),
+    }
     private_file::write_if_other(&tls_path(dir), SECRET, tls.as_bytes())
 }
 
@@ -174,7 +194,9 @@ mod tests {
         assert_eq!(sourced(&env, "E2B_DOMAIN"), "");
         assert_eq!(sourced(&tls, "E2B_API_KEY"), "e2b_0123");
         assert_eq!(sourced(&tls, "E2B_DOMAIN"), "sbx.localhost:3443");
-        assert_eq!(sourced(&tls, "E2B_SANDBOX_URL"), "");
+        for name in URLS {
+            assert_eq!(sourced(&tls, name), "https://127.0.0.1:3443");
+        }
         for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"] {
             assert_eq!(
                 sourced(&tls, name),
@@ -190,6 +212,30 @@ mod tests {
                 fs_err::metadata(file).unwrap().permissions().mode() & 0o777,
                 0o600
             );
+        }
+    }
+
+    #[test]
+    fn where_only_the_name_is_certified_nothing_wins_over_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let usual = endpoints(dir.path());
+        let own_domain = Endpoints {
+            domain: "sbx.example.com".to_owned(),
+            ..usual.clone()
+        };
+        let own_certificate = Endpoints {
+            trust: None,
+            ..usual.clone()
+        };
+        let elsewhere = Endpoints {
+            https: Some("192.0.2.1:443".parse().unwrap()),
+            ..usual
+        };
+        for endpoints in [own_domain, own_certificate, elsewhere] {
+            write(dir.path(), None, &endpoints).unwrap();
+            for name in URLS {
+                assert_eq!(sourced(&tls_path(dir.path()), name), "", "{endpoints:?}");
+            }
         }
     }
 

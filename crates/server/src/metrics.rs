@@ -123,6 +123,7 @@ pub(crate) type SlotsNow = Arc<dyn Fn() -> Slots + Send + Sync>;
 pub(crate) struct Busy {
     pub(crate) pool: PoolStats,
     pub(crate) admission: AdmissionStats,
+    pub(crate) evictions: u64,
 }
 
 pub(crate) type BusyNow = Arc<dyn Fn() -> Busy + Send + Sync>;
@@ -284,7 +285,7 @@ impl Collector for Live {
             gauges(
                 &mut encoder,
                 "network_slots",
-                "Network slots",
+                "Network slots: ready for the next sandboxes, or used by one (warm ones too)",
                 "state",
                 &values,
             )?;
@@ -314,9 +315,9 @@ impl Collector for Live {
         )?;
         counter(
             &mut encoder,
-            "proxy_crowded_out",
+            "proxy_streams_refused",
             "Requests refused since too many streams to sandboxes were open",
-            proxy.crowded_out,
+            proxy.streams_refused,
         )?;
         counter(
             &mut encoder,
@@ -365,7 +366,7 @@ impl Collector for Live {
 impl ConnectionStats {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let states = [
-            ("silent", signed(self.new as u64)),
+            ("new", signed(self.new as u64)),
             ("idle", signed(self.idle as u64)),
             ("busy", signed(self.busy as u64)),
             ("stalled", signed(self.stalled as u64)),
@@ -374,9 +375,9 @@ impl ConnectionStats {
         gauges(encoder, "connections_open", help, "state", &states)?;
         let closed = [
             // Idle ones closed for new ones, and new ones when none was idle.
-            ("gave_way", self.evicted),
+            ("evicted", self.evicted),
             ("full", self.refused),
-            ("never_asked", self.no_request),
+            ("no_request", self.no_request),
         ];
         let help = "Connections of clients that the server closed, by reason";
         let mut metric =
@@ -390,7 +391,13 @@ impl ConnectionStats {
 
 impl Busy {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Self { pool, admission } = self;
+        let Self {
+            pool,
+            admission,
+            evictions,
+        } = self;
+        let help = "Sandboxes that were ended since they held memory outside of their limit";
+        counter(encoder, "sandboxes_evicted", help, *evictions)?;
         let members = [
             ("ready", signed(pool.ready as u64)),
             ("making", signed(pool.making as u64)),

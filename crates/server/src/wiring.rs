@@ -28,7 +28,7 @@ pub(crate) use stop::{Startup, Stopped, check_stop};
 use self::opened::Opened;
 use crate::{
     Config,
-    builtins::BuiltIns,
+    builtins::{self, BuiltIns},
     connections::ConnectionLimits,
     metrics::{Busy, Slots, SlotsNow},
     running::Parts,
@@ -94,6 +94,7 @@ pub(crate) async fn assemble(
         busy: Some(Arc::new(move || Busy {
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),
+            evictions: watched.evictions(),
         })),
         slots: Some(slots(machine)),
         limits: ConnectionLimits::of_this_process(),
@@ -188,6 +189,7 @@ async fn open_rest(
     .await
     .context("could not start the control plane")?;
     opened.control = Some(Arc::clone(&control));
+    builtins::prebuild(&control, &config.prebuild).await?;
     Ok((node, control))
 }
 

@@ -14,7 +14,9 @@ mod keys;
 mod observe;
 mod pause;
 mod process;
+mod reach;
 mod recover;
+mod ssh;
 mod template;
 mod values;
 
@@ -25,7 +27,9 @@ pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
 pub(crate) use pause::{PauseArgs, ResumeArgs};
 pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
+pub(crate) use reach::{ForwardArgs, OpenArgs, PortPair, UrlArgs};
 pub(crate) use recover::RecoverArgs;
+pub(crate) use ssh::{SshArgs, SshConfigArgs, SshProxyArgs};
 pub(crate) use template::{
     BuildArgs, BuildSettings, FromHostArgs, FromImageArgs, FromTarArgs, RegistryArgs,
     TemplateCommand, TemplateInspectArgs, TemplateListArgs, TemplateLogsArgs, TemplateRemoveArgs,
@@ -90,6 +94,13 @@ Examples:
     Attach(AttachArgs),
     Shell(ShellArgs),
     Cp(CopyArgs),
+    #[command(visible_alias = "port-forward")]
+    Forward(ForwardArgs),
+    Url(UrlArgs),
+    Open(OpenArgs),
+    Ssh(SshArgs),
+    SshProxy(SshProxyArgs),
+    SshConfig(SshConfigArgs),
     Logs(LogsArgs),
     #[command(visible_alias = "rm")]
     Kill(KillArgs),

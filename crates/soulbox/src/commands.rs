@@ -12,6 +12,7 @@ mod completions;
 mod cp;
 mod doctor;
 mod exec;
+mod forward;
 mod key;
 mod kill;
 mod lifetime;
@@ -23,10 +24,12 @@ mod recover;
 mod run;
 mod server;
 mod shell;
+mod ssh;
 mod start;
 mod stats;
 mod template;
 mod timeout;
+mod url;
 mod version;
 
 pub(crate) use doctor::{TRIAL_COMMAND, trial};
@@ -44,6 +47,12 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Attach(args) => attach::run(&args).await,
         Command::Shell(args) => shell::run(&args).await,
         Command::Cp(args) => cp::run(&args).await,
+        Command::Forward(args) => forward::run(&args).await,
+        Command::Url(args) => url::url(&args).await,
+        Command::Open(args) => url::open(&args).await,
+        Command::Ssh(args) => ssh::ssh(&args).await,
+        Command::SshProxy(args) => ssh::proxy(&args).await,
+        Command::SshConfig(args) => ssh::config(&args).await,
         Command::Logs(args) => logs::run(&args).await,
         Command::Kill(args) => kill::run(&args).await,
         Command::Stats(args) => stats::run(&args).await,

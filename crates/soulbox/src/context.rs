@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use soulbox_client::{
     Client, Config, Envd, Error,
-    config::{Flags, Source},
+    config::{BaseUrl, Flags, Source},
     model::{KeyMask, SandboxDetail},
 };
 use soulbox_types::Secret;
@@ -18,6 +18,8 @@ const ID_LENGTH: usize = 21;
 #[derive(Debug)]
 pub(crate) struct Server {
     pub client: Client,
+    /// Of the control plane, and of traffic into sandboxes.
+    addresses: (BaseUrl, BaseUrl),
     key: Secret,
     key_source: Source,
 }
@@ -28,6 +30,7 @@ impl Server {
         let extra_roots = variable("SSL_CERT_FILE").map(PathBuf::from);
         Ok(Self {
             client: Client::new(&config, extra_roots),
+            addresses: (config.api_url, config.sandbox_url),
             key: config.api_key,
             key_source: config.key_source,
         })
@@ -41,7 +44,7 @@ impl Server {
             Ok(detail) => Ok(detail),
             Err(error) if error.is_not_found() && name.len() < ID_LENGTH => {
                 let ids: Vec<String> = self.ids().await?;
-                let id = unique(name, &ids)?;
+                let id = unique("sandbox", "soulbox ls", name, &ids)?;
                 Ok(self.client.sandbox(id).await?)
             }
             Err(error) => Err(self.explain(error)),
@@ -63,6 +66,15 @@ impl Server {
             .client
             .envd(&detail.listed.id, detail.envd_access_token)
             .as_user(user))
+    }
+
+    /// For another of our programs, which is to speak with the same server.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 3] {
+        [
+            ("SOULBOX_API_URL", self.addresses.0.to_string()),
+            ("SOULBOX_SANDBOX_URL", self.addresses.1.to_string()),
+            ("SOULBOX_API_KEY", self.key.expose().to_owned()),
+        ]
     }
 
     /// Whether this is the key that we show: as sure as its mask is.
@@ -107,8 +119,13 @@ fn check(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The one id that begins so.
-pub(crate) fn unique<'a>(beginning: &str, ids: &'a [String]) -> Result<&'a str> {
+/// The one id that begins so. `lister` is the command that shows what there is.
+pub(crate) fn unique<'a>(
+    kind: &str,
+    lister: &str,
+    beginning: &str,
+    ids: &'a [String],
+) -> Result<&'a str> {
     const SHOWN: usize = 5;
     let matching: Vec<&str> = ids
         .iter()
@@ -118,11 +135,12 @@ pub(crate) fn unique<'a>(beginning: &str, ids: &'a [String]) -> Result<&'a str> 
     match matching.as_slice() {
         [only] => Ok(only),
         [] => {
-            let message = format!("there is nothing whose id begins with {beginning}");
-            Err(advice(
-                message,
-                "`soulbox ls` shows the sandboxes, `soulbox key ls` the keys",
-            ))
+            let message = format!("there is no {kind} whose id begins with {beginning}");
+            let hint = match ids.len() {
+                0 => format!("this key has no {kind} at all; `{lister}` shows them"),
+                count => format!("`{lister}` shows the {count} that there are, with their ids"),
+            };
+            Err(advice(message, hint))
         }
         many => {
             let shown = many
@@ -147,15 +165,13 @@ mod tests {
     #[test]
     fn a_beginning_names_an_id_only_while_it_is_unique() {
         let ids = ["iabc", "iabd", "ix"].map(str::to_owned);
-        assert_eq!(unique("ix", &ids).unwrap(), "ix");
-        assert_eq!(unique("iabc", &ids).unwrap(), "iabc");
-        assert!(
-            unique("iab", &ids)
-                .unwrap_err()
-                .to_string()
-                .contains("iabc, iabd")
-        );
-        assert!(unique("z", &ids).is_err());
+        let unique = |beginning| unique("sandbox", "soulbox ls", beginning, &ids);
+        assert_eq!(unique("ix").unwrap(), "ix");
+        assert_eq!(unique("iabc").unwrap(), "iabc");
+        let many = unique("iab").unwrap_err().to_string();
+        assert!(many.contains("iabc, iabd"), "{many}");
+        let none = unique("z").unwrap_err().to_string();
+        assert_eq!(none, "there is no sandbox whose id begins with z");
     }
 
     #[test]

@@ -14,13 +14,15 @@ use crate::{
     context::Server,
     interrupts::Interrupts,
     option_names::as_options,
-    report::{advice, warning},
+    report::{advice, note, warning},
 };
 
 /// Without --timeout a sandbox lives as long as its command: its end is always this far away, and
 /// moved again long before. Should this program be killed, the sandbox follows soon.
 pub(crate) const LEASE_SECONDS: u32 = 300;
 const RENEWAL: Duration = Duration::from_mins(1);
+/// A creation takes milliseconds.
+const LONG: Duration = Duration::from_secs(2);
 /// How long Ctrl-C waits for a creation that is under way.
 const ABANDON_LIMIT: Duration = Duration::from_secs(5);
 
@@ -41,9 +43,17 @@ impl OwnSandbox {
         let create_request = create_request(args);
         let client = server.client.clone();
         let mut creation = tokio::spawn(async move { client.create(&create_request).await });
-        let sandbox = tokio::select! {
-            created = &mut creation => created?.map_err(|error| server.explain(as_options(error)))?,
-            code = interrupts.next() => return abandon(server, creation, code).await,
+        let slowness = tell_why_it_takes_long(server, &args.template);
+        tokio::pin!(slowness);
+        let mut told = false;
+        let sandbox = loop {
+            tokio::select! {
+                created = &mut creation => {
+                    break created?.map_err(|error| server.explain(as_options(error)))?;
+                }
+                code = interrupts.next() => return abandon(server, creation, code).await,
+                () = &mut slowness, if !told => told = true,
+            }
         };
         let client = server.client.clone();
         let lease = args
@@ -69,6 +79,21 @@ impl OwnSandbox {
                 "sandbox {id} could not be ended: {error}; it ends at its timeout"
             ));
         }
+    }
+}
+
+/// The first use of a built-in template builds it, which takes minutes: nobody should wait for that
+/// without a word.
+async fn tell_why_it_takes_long(server: &Server, name: &str) {
+    tokio::time::sleep(LONG).await;
+    // Should this fail, the creation's own answer tells more.
+    let templates = server.client.templates().await.unwrap_or_default();
+    let template = templates.iter().find(|one| one.is_called(name));
+    if template.is_some_and(|one| one.build_status == "building") {
+        note(&format!(
+            "template {name} is being built for its first use, which takes minutes; `soulbox \
+             template logs -f {name}` shows how far it is"
+        ));
     }
 }
 
@@ -124,8 +149,13 @@ impl Lease {
         let renewal = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(RENEWAL).await;
-                // A renewal that fails is tried again; there is time for several.
-                let renewed = client.connect(&id, LEASE_SECONDS).await;
+                // A renewal that fails is tried again; there is time for several. One that was
+                // paused meanwhile is left so: to connect would resume it.
+                let renewed = match client.sandbox(&id).await {
+                    Ok(found) if found.listed.state == "paused" => continue,
+                    Ok(_) => client.connect(&id, LEASE_SECONDS).await.map(drop),
+                    Err(error) => Err(error),
+                };
                 if renewed.is_err_and(|error| error.is_not_found()) {
                     return;
                 }

@@ -198,8 +198,8 @@ fn from_row(row: &Row) -> Result<SandboxRow> {
 }
 
 fn end_reason(text: &str) -> Option<EndReason> {
-    use EndReason::{CreateFailed, Died, Expired, Killed, Lost};
-    [Killed, Expired, Died, CreateFailed, Lost]
+    use EndReason::{CreateFailed, Died, Evicted, Expired, Killed, Lost};
+    [Killed, Expired, Died, Evicted, CreateFailed, Lost]
         .into_iter()
         .find(|reason| reason.as_str() == text)
 }

@@ -275,14 +275,6 @@ impl Node for MemoryNode {
         Ok(Reservation::new(id, source, holds, Arc::downgrade(&keeper)))
     }
 
-    async fn export(
-        &self,
-        id: &SandboxId,
-        _: &std::path::Path,
-    ) -> Result<Vec<soulbox_runtime::AddedLayer>> {
-        Err(Error::SandboxNotFound(id.clone()))
-    }
-
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
         self.creates.fetch_add(1, Ordering::Relaxed);
         let _held = self.creating.read().await;

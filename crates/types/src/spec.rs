@@ -1,6 +1,6 @@
 //! Everything needed to make a sandbox, and to adopt it after a restart.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -160,6 +160,35 @@ pub struct SandboxSpec {
     pub deadline: UnixMillis,
 }
 
+impl SandboxSpec {
+    /// A user's sandbox from now on for `life`, under a random id, with the usual limits and nothing
+    /// special about it. Without an access token it is open to whoever can reach it.
+    pub fn new(tenant: TenantId, template: TemplateId, life: Duration) -> Self {
+        let now = UnixMillis::now();
+        Self {
+            id: SandboxId::random(),
+            tenant,
+            tier: Tier::default(),
+            template,
+            build: None,
+            purpose: Purpose::User,
+            snapshot: None,
+            volumes: Vec::new(),
+            alias: None,
+            limits: Limits::default(),
+            env: BTreeMap::new(),
+            metadata: BTreeMap::new(),
+            network: NetworkPolicy::default(),
+            lifecycle: Lifecycle::default(),
+            access_token: None,
+            traffic_token: None,
+            node_token: Secret::random(),
+            created_at: now,
+            deadline: now.plus(life),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxState {
@@ -179,6 +208,8 @@ pub enum EndReason {
     Expired,
     /// envd or the whole sandbox died on its own.
     Died,
+    /// The server ended it to protect the machine: it took more than it may.
+    Evicted,
     /// It never came up.
     CreateFailed,
     /// The machine was restarted, or the state folder could not be adopted.
@@ -191,6 +222,7 @@ impl EndReason {
             Self::Killed => "killed",
             Self::Expired => "expired",
             Self::Died => "died",
+            Self::Evicted => "evicted",
             Self::CreateFailed => "create_failed",
             Self::Lost => "lost",
         }

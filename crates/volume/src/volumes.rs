@@ -98,10 +98,9 @@ impl Volumes {
         self.folder_of(id).is_ok_and(|folder| folder.exists())
     }
 
-    /// The volume's files on the host, with natural ids: what sandboxes get. Mounts it when needed.
-    pub fn directory(&self, id: &str) -> Result<PathBuf> {
-        self.content(id)?;
-        Ok(self.folder_of(id)?.join(MOUNT))
+    /// Makes it ready for the sandboxes of its node, which find it by its id. Idempotent.
+    pub fn mount(&self, id: &str) -> Result<()> {
+        self.content(id).map(drop)
     }
 
     /// The volume's files, for clients. Mounts it when needed.

@@ -39,7 +39,9 @@ impl World {
     }
 
     fn directory(&self) -> PathBuf {
-        self.volumes.directory(&self.id).unwrap()
+        self.volumes.mount(&self.id).unwrap();
+        let volumes = self.folder.path().join("volumes");
+        volumes.join(&self.id).join("mnt")
     }
 }
 
@@ -305,7 +307,9 @@ fn a_volume_survives_its_server_and_is_never_mounted_twice_differently() {
     let next = Volumes::open(world.folder.path().join("volumes")).unwrap();
     let content = next.content(&world.id).unwrap();
     assert_eq!(get(&content, "/f").unwrap(), b"kept");
-    let again = std::fs::metadata(next.directory(&world.id).unwrap()).unwrap();
+    next.mount(&world.id).unwrap();
+    let mounted = world.folder.path().join("volumes").join(&world.id);
+    let again = std::fs::metadata(mounted.join("mnt")).unwrap();
     assert_eq!(again.dev(), device);
     drop((content, held));
     next.close();

@@ -7,10 +7,11 @@ pub(crate) mod fork;
 pub(crate) mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod logs;
+mod mcp;
 mod metadata_filter;
 pub(crate) mod metrics;
 pub(crate) mod network;
-pub(crate) mod rest;
+pub(crate) mod pause;
 
 use serde::Serialize;
 use soulbox_control::{Access, Connected};

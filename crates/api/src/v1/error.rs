@@ -94,6 +94,7 @@ fn shape(code: Code) -> ErrorShape {
         Code::SandboxUnreachable => coded(StatusCode::BAD_GATEWAY),
         Code::BuildsUnavailable => plain(StatusCode::SERVICE_UNAVAILABLE).saying_retry(),
         Code::SandboxCapacityUnavailable
+        | Code::KernelStuck
         | Code::SandboxGuestUnresponsive
         | Code::TemplateBuilding => coded(StatusCode::SERVICE_UNAVAILABLE).saying_retry(),
         Code::Timeout => plain(StatusCode::GATEWAY_TIMEOUT),
@@ -102,8 +103,8 @@ fn shape(code: Code) -> ErrorShape {
         Code::SandboxUnresponsive => {
             ErrorShape::coded(StatusCode::GATEWAY_TIMEOUT, Code::SandboxUnreachable)
         }
-        Code::VolumeFull => plain(StatusCode::INSUFFICIENT_STORAGE),
-        Code::DiskFull => coded(StatusCode::INSUFFICIENT_STORAGE),
+        Code::VolumeFull => plain(StatusCode::INSUFFICIENT_STORAGE).saying_retry(),
+        Code::DiskFull => coded(StatusCode::INSUFFICIENT_STORAGE).saying_retry(),
     }
 }
 

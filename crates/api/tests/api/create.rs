@@ -118,6 +118,33 @@ async fn wishes_that_are_not_built_yet_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn the_template_of_the_mcp_gateway_is_not_just_unknown() {
+    let world = world().await;
+    for name in ["mcp-gateway", "mcp-gateway:latest"] {
+        let body = json!({"templateID": name, "mcp": {"time": {}}});
+        let answer = world.post("/v2/sandboxes", &body).await;
+        assert_eq!(answer.status, 501, "{}", answer.text);
+        let message = answer.json["message"].as_str().unwrap();
+        assert!(message.contains("template of your own"), "{message}");
+    }
+    assert_eq!(world.node.creates.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_template_of_ones_own_may_have_the_mcp_gateway() {
+    let world = world().await;
+    let source = world.create().await;
+    let snapshots = format!("{}/snapshots", source.sandbox_path());
+    let named = world
+        .post(&snapshots, &json!({"name": "mcp-gateway"}))
+        .await;
+    assert_eq!(named.status, 201, "{}", named.text);
+    let body = json!({"templateID": "mcp-gateway", "mcp": {"time": {}}});
+    let answer = world.post("/v2/sandboxes", &body).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+}
+
+#[tokio::test]
 async fn limits_of_a_create_are_checked() {
     let world = world().await;
     for (definition, message) in [

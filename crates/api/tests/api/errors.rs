@@ -142,6 +142,10 @@ async fn of_the_node() {
             tier: Tier::Gvisor,
             reason: text("it"),
         },
+        NodeError::KernelStuck {
+            ends: 4,
+            longest: Duration::from_secs(31),
+        },
         NodeError::Timeout {
             what: "it".into(),
             limit: Duration::from_secs(1),

@@ -10,6 +10,7 @@
 mod support;
 
 mod built_in_templates;
+mod conformance;
 mod create;
 mod errors;
 mod idempotency;
@@ -18,3 +19,4 @@ mod network;
 mod requests;
 mod sandboxes;
 mod tenants;
+mod tiers;

@@ -8,7 +8,7 @@ use crate::support::world;
 
 fn sample(second: u64) -> MetricSample {
     let stats = Stats {
-        memory_bytes: 10,
+        memory_bytes: 30,
         memory_cache_bytes: 20,
         memory_peak_bytes: Some(50),
         oom_kills: 3,

@@ -23,12 +23,11 @@ pub(super) async fn pull(
     refresh: bool,
     step_log: &StepLog,
 ) -> Result<Image> {
-    let credentials = credentials.map(translated);
     let progress = LogProgress::new(step_log);
     let pulled = job
         .context
         .images
-        .pull(reference, credentials.as_ref(), refresh, &progress)
+        .pull(reference, credentials, refresh, &progress)
         .await;
     pulled.map_err(|error| image_problem(&format!("pull image '{reference}'"), error))
 }
@@ -78,28 +77,6 @@ fn image_problem(doing: &str, error: ImageError) -> Problem {
             Problem::internal("unpack the image", error)
         }
         other => Problem::user(format!("failed to {doing}: {other}")),
-    }
-}
-
-fn translated(credentials: &Credentials) -> soulbox_image::Credentials {
-    match credentials.clone() {
-        Credentials::Basic { username, password } => {
-            soulbox_image::Credentials::Basic { username, password }
-        }
-        Credentials::Aws {
-            access_key_id,
-            secret_access_key,
-            region,
-        } => soulbox_image::Credentials::Aws {
-            access_key_id,
-            secret_access_key,
-            region,
-        },
-        Credentials::Gcp {
-            service_account_json,
-        } => soulbox_image::Credentials::Gcp {
-            service_account_json,
-        },
     }
 }
 

@@ -21,7 +21,7 @@ use soulbox_image::{ImageConfig, ImageStore};
 use soulbox_jail::Jail;
 use soulbox_machine::{Instance, MachineConfig};
 use soulbox_node::{AdmissionConfig, LocalNode, NodeConfig, PoolConfig};
-use soulbox_runtime::{LogLevel, Node};
+use soulbox_runtime::{BuildNode, LogLevel, Node};
 use soulbox_template::{Template, Templates};
 use soulbox_types::{EndReason, Limits, SandboxSpec, TemplateId, TenantId};
 use tokio::sync::Notify;
@@ -116,7 +116,7 @@ impl Machine {
         let images = ImageStore::open(data_dir.join("images"), ImageConfig::default()).unwrap();
         let builder = Builder::open(
             config,
-            Arc::clone(&node) as Arc<dyn Node>,
+            Arc::clone(&node) as Arc<dyn BuildNode>,
             Arc::clone(&templates),
             Arc::new(images),
         )
@@ -181,7 +181,7 @@ impl Machine {
     }
 
     pub(crate) async fn say_as(&self, template: &Template, script: &str, user: &str) -> String {
-        self.tell(template, CommandSpec::login_shell(script, user))
+        self.output_of(template, CommandSpec::login_shell(script, user))
             .await
     }
 
@@ -191,10 +191,10 @@ impl Machine {
             program: shell.to_owned(),
             ..CommandSpec::login_shell(script, "")
         };
-        self.tell(template, command).await
+        self.output_of(template, command).await
     }
 
-    async fn tell(&self, template: &Template, command: CommandSpec) -> String {
+    async fn output_of(&self, template: &Template, command: CommandSpec) -> String {
         let spec = SandboxSpec {
             tenant: tenant(),
             template: template.id.clone(),

@@ -188,7 +188,7 @@ fn use_is_read_from_the_files_of_v2() {
 }
 
 #[test]
-fn a_fence_is_written_in_the_words_of_v2_and_never_below_what_is_in_use() {
+fn a_slices_limit_is_written_in_the_words_of_v2_and_never_below_what_is_in_use() {
     let fake = Fake::v2();
     for file in ["memory.max", "pids.max", "cpu.weight"] {
         fake.put(&format!("soulbox-t/{file}"), "max\n");

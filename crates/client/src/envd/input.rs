@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use serde_json::{Value, json};
+use soulbox_envd_protocol::{
+    Encoding,
+    process::{Empty, ProcessInput, StreamInputData, StreamInputRequest},
+};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
-use super::frame as framed;
-use super::{Envd, Messages, encode, process::selector};
+use super::{Envd, Messages, frame, process::select};
 use crate::{Error, Result, transport::Body};
 
 /// Proxies close requests that are silent for long.
@@ -49,9 +50,12 @@ impl Envd {
         kind: InputKind,
         receiver: mpsc::Receiver<Bytes>,
     ) -> Result<()> {
-        let start = frame(&json!({ "start": { "process": selector(pid) } }))?;
+        let start = frame(&StreamInputRequest {
+            start: Some(select(pid)),
+            ..StreamInputRequest::default()
+        })?;
         let request = self
-            .rpc("process.Process/StreamInput", "application/connect+json")?
+            .rpc("process.Process/StreamInput", Encoding::Stream)?
             .body(body(start, kind, receiver))
             .map_err(|error| Error::protocol(error.to_string()))?;
         let origin = crate::transport::origin(request.uri());
@@ -74,7 +78,10 @@ fn body(start: Bytes, kind: InputKind, receiver: mpsc::Receiver<Bytes>) -> Body 
                 None => match timeout(KEEPALIVE, receiver.recv()).await {
                     Ok(Some(chunk)) => data(kind, &chunk),
                     Ok(None) => return None,
-                    Err(_) => frame(&json!({ "keepalive": {} })),
+                    Err(_) => frame(&StreamInputRequest {
+                        keepalive: Some(Empty {}),
+                        ..StreamInputRequest::default()
+                    }),
                 },
             };
             Some((
@@ -87,20 +94,22 @@ fn body(start: Bytes, kind: InputKind, receiver: mpsc::Receiver<Bytes>) -> Body 
 }
 
 fn data(kind: InputKind, chunk: &[u8]) -> Result<Bytes> {
-    let name = match kind {
-        InputKind::Stdin => "stdin",
-        InputKind::Pty => "pty",
-    };
-    let input = Value::Object(
-        [(name.to_owned(), STANDARD.encode(chunk).into())]
-            .into_iter()
-            .collect(),
-    );
-    frame(&json!({ "data": { "input": input } }))
+    let input = Some(kind.input(chunk));
+    frame(&StreamInputRequest {
+        data: Some(StreamInputData { input }),
+        ..StreamInputRequest::default()
+    })
 }
 
-fn frame(message: &Value) -> Result<Bytes> {
-    framed(&encode(message)?)
+impl InputKind {
+    pub(super) fn input(self, bytes: &[u8]) -> ProcessInput {
+        let mut input = ProcessInput::default();
+        match self {
+            Self::Stdin => input.stdin = Some(bytes.to_vec()),
+            Self::Pty => input.pty = Some(bytes.to_vec()),
+        }
+        input
+    }
 }
 
 impl Input {
@@ -110,7 +119,15 @@ impl Input {
         self.sender.send(chunk).await.is_ok()
     }
 
-    /// Waits until everything has been handed to the process.
+    /// Waits until everything has been handed to the process, however long it takes to read; envd
+    /// gives up on one that takes nothing for long.
+    pub async fn drained(self) -> Result<()> {
+        drop(self.sender);
+        let ended = self.request.await;
+        ended.map_err(|gone| Error::protocol(gone.to_string()))?
+    }
+
+    /// As [`Input::drained`], within a limit.
     pub async fn finish(self) -> Result<()> {
         drop(self.sender);
         let abort = self.request.abort_handle();

@@ -2,25 +2,37 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Serialize, de::IgnoredAny};
+use soulbox_envd_protocol::{
+    Event as WireEvent, OutputStream, REPLAY_HEADER,
+    process::{
+        self as protocol, Empty, ListResponse, ProcessSelector, Pty, SIGKILL, SIGTERM,
+        SelectRequest, SendInputRequest, SendSignalRequest, StartRequest, UpdateRequest,
+    },
+};
 
-use super::{Envd, Messages};
+use super::{Envd, Messages, input::InputKind};
 use crate::{Error, Result};
 
-pub use exit::End;
-
-mod exit;
+pub use soulbox_envd_protocol::process::EndEvent as End;
 
 /// Asks our envd for the output so far (bounded) before what is new. Other servers ignore it.
-const REPLAY: &[(&str, &str)] = &[("soulbox-replay", "true")];
+const REPLAY: &[(&str, &str)] = &[(REPLAY_HEADER, "true")];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PtySize {
     pub cols: u16,
     pub rows: u16,
+}
+
+impl From<PtySize> for Pty {
+    fn from(PtySize { cols, rows }: PtySize) -> Self {
+        let (cols, rows) = (cols.into(), rows.into());
+        Self {
+            size: Some(protocol::PtySize { cols, rows }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -50,28 +62,44 @@ pub enum Event {
 pub enum Signal {
     Kill,
     Terminate,
+    /// Our own envd has these too; others refuse them.
+    HangUp,
+    Interrupt,
+    Quit,
+    User1,
+    User2,
 }
 
 /// A process that envd started and that still runs. Names and arguments come from inside.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct ProcessInfo {
     pub pid: u32,
-    #[serde(default)]
     pub tag: Option<String>,
-    #[serde(default)]
     pub config: ProcessConfig,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct ProcessConfig {
-    #[serde(default)]
     pub cmd: String,
-    #[serde(default)]
     pub args: Vec<String>,
-    #[serde(default)]
     pub envs: BTreeMap<String, String>,
-    #[serde(default)]
     pub cwd: Option<String>,
+}
+
+impl From<protocol::ProcessInfo> for ProcessInfo {
+    fn from(info: protocol::ProcessInfo) -> Self {
+        let config = info.config.unwrap_or_default();
+        Self {
+            pid: info.pid,
+            tag: info.tag,
+            config: ProcessConfig {
+                cmd: config.cmd,
+                args: config.args,
+                envs: config.envs,
+                cwd: config.cwd,
+            },
+        }
+    }
 }
 
 /// A process's output as it comes.
@@ -84,20 +112,17 @@ pub struct ProcessStream {
 impl Envd {
     /// Returns when the process runs. It outlives this client unless it is signalled.
     pub async fn start(&self, command: &Command) -> Result<ProcessStream> {
-        let mut request = json!({
-            "process": {
-                "cmd": command.program,
-                "args": command.arguments,
-                "envs": command.environment,
-            },
-            "stdin": command.stdin,
-        });
-        if let Some(directory) = &command.directory {
-            request["process"]["cwd"] = json!(directory);
-        }
-        if let Some(size) = command.pty {
-            request["pty"] = json!({ "size": size });
-        }
+        let request = StartRequest {
+            process: Some(protocol::ProcessConfig {
+                cmd: command.program.clone(),
+                args: command.arguments.clone(),
+                envs: command.environment.clone(),
+                cwd: command.directory.clone(),
+            }),
+            pty: command.pty.map(Pty::from),
+            stdin: Some(command.stdin),
+            tag: None,
+        };
         let messages = self
             .stream("process.Process/Start", &request, command.limit, &[])
             .await?;
@@ -108,80 +133,91 @@ impl Envd {
     /// `replay`.
     pub async fn attach(&self, pid: u32, replay: bool) -> Result<ProcessStream> {
         let more = if replay { REPLAY } else { &[] };
-        let request = json!({ "process": selector(pid) });
         let messages = self
-            .stream("process.Process/Connect", &request, None, more)
+            .stream("process.Process/Connect", &select(pid), None, more)
             .await?;
         ProcessStream::open(messages).await
     }
 
     pub async fn processes(&self) -> Result<Vec<ProcessInfo>> {
-        #[derive(Deserialize)]
-        struct List {
-            #[serde(default)]
-            processes: Vec<ProcessInfo>,
-        }
         let what = "listing the processes";
-        let list: List = self.unary("process.Process/List", &json!({}), what).await?;
-        Ok(list.processes)
+        let list: ListResponse = self.unary("process.Process/List", &Empty {}, what).await?;
+        Ok(list.processes.into_iter().map(Into::into).collect())
     }
 
     pub async fn close_stdin(&self, pid: u32) -> Result<()> {
-        self.command(
-            "CloseStdin",
-            &json!({ "process": selector(pid) }),
-            "closing the input",
-        )
-        .await
+        self.command("CloseStdin", &select(pid), "closing the input")
+            .await
     }
 
     /// One short input; [`Envd::input`] is for many.
     pub async fn send_stdin(&self, pid: u32, bytes: &[u8]) -> Result<()> {
-        let input = json!({ "stdin": STANDARD.encode(bytes) });
-        let request = json!({ "process": selector(pid), "input": input });
-        self.command("SendInput", &request, "sending input").await
+        self.send(pid, InputKind::Stdin, bytes).await
     }
 
     /// Key strokes, as the SDKs send them; [`Envd::input`] keeps one request open instead.
     pub async fn send_pty(&self, pid: u32, bytes: &[u8]) -> Result<()> {
-        let input = json!({ "pty": STANDARD.encode(bytes) });
-        let request = json!({ "process": selector(pid), "input": input });
+        self.send(pid, InputKind::Pty, bytes).await
+    }
+
+    async fn send(&self, pid: u32, kind: InputKind, bytes: &[u8]) -> Result<()> {
+        let request = SendInputRequest {
+            process: Some(ProcessSelector::by_pid(pid)),
+            input: Some(kind.input(bytes)),
+        };
         self.command("SendInput", &request, "sending input").await
     }
 
     pub async fn signal(&self, pid: u32, signal: Signal) -> Result<()> {
-        let name = match signal {
-            Signal::Kill => "SIGNAL_SIGKILL",
-            Signal::Terminate => "SIGNAL_SIGTERM",
+        let request = SendSignalRequest {
+            process: Some(ProcessSelector::by_pid(pid)),
+            signal: match signal {
+                Signal::Kill => SIGKILL,
+                Signal::Terminate => SIGTERM,
+                Signal::HangUp => 1,
+                Signal::Interrupt => 2,
+                Signal::Quit => 3,
+                Signal::User1 => 10,
+                Signal::User2 => 12,
+            },
         };
-        let request = json!({ "process": selector(pid), "signal": name });
         self.command("SendSignal", &request, "signalling the process")
             .await
     }
 
     pub async fn resize(&self, pid: u32, size: PtySize) -> Result<()> {
-        let request = json!({ "process": selector(pid), "pty": { "size": size } });
+        let request = UpdateRequest {
+            process: Some(ProcessSelector::by_pid(pid)),
+            pty: Some(size.into()),
+        };
         self.command("Update", &request, "resizing the terminal")
             .await
     }
 
-    async fn command(&self, method: &str, request: &Value, what: &'static str) -> Result<()> {
-        self.unary::<Value>(&format!("process.Process/{method}"), request, what)
+    async fn command(
+        &self,
+        method: &str,
+        request: &impl Serialize,
+        what: &'static str,
+    ) -> Result<()> {
+        self.unary::<IgnoredAny>(&format!("process.Process/{method}"), request, what)
             .await
             .map(drop)
     }
 }
 
-pub(super) fn selector(pid: u32) -> Value {
-    json!({ "pid": pid })
+pub(super) fn select(pid: u32) -> SelectRequest {
+    SelectRequest {
+        process: Some(ProcessSelector::by_pid(pid)),
+    }
 }
 
 impl ProcessStream {
     async fn open(mut messages: Messages) -> Result<Self> {
         while let Some(message) = messages.next().await? {
             match parse(&message)? {
-                Some(Parsed::Start(pid)) => return Ok(Self { messages, pid }),
-                Some(Parsed::Event(_)) => break,
+                Some(WireEvent::Started { pid }) => return Ok(Self { messages, pid }),
+                Some(_) => break,
                 None => {}
             }
         }
@@ -195,74 +231,21 @@ impl ProcessStream {
     /// The next event; `None` after the end. Keepalives are swallowed. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         while let Some(message) = self.messages.next().await? {
-            if let Some(Parsed::Event(event)) = parse(&message)? {
-                return Ok(Some(event));
-            }
+            return Ok(Some(match parse(&message)? {
+                None | Some(WireEvent::Started { .. }) => continue,
+                Some(WireEvent::Ended(end)) => Event::End(end),
+                Some(WireEvent::Output(stream, bytes)) => match stream {
+                    OutputStream::Stdout => Event::Stdout(bytes.into()),
+                    OutputStream::Stderr => Event::Stderr(bytes.into()),
+                    OutputStream::Pty => Event::Pty(bytes.into()),
+                },
+            }));
         }
         Ok(None)
     }
 }
 
-enum Parsed {
-    Start(u32),
-    Event(Event),
-}
-
 /// `None`: a keepalive, or something newer than this client.
-fn parse(message: &[u8]) -> Result<Option<Parsed>> {
-    #[derive(Deserialize)]
-    struct Wire {
-        event: WireEvent,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "lowercase")]
-    struct WireEvent {
-        start: Option<WireStart>,
-        data: Option<WireData>,
-        end: Option<End>,
-    }
-    #[derive(Deserialize)]
-    struct WireStart {
-        #[serde(default)]
-        pid: u32,
-    }
-    #[derive(Deserialize)]
-    struct WireData {
-        stdout: Option<String>,
-        stderr: Option<String>,
-        pty: Option<String>,
-    }
-
-    let wire: Wire =
-        serde_json::from_slice(message).map_err(|error| Error::protocol(error.to_string()))?;
-    let event = wire.event;
-    if let Some(start) = event.start {
-        return Ok(Some(Parsed::Start(start.pid)));
-    }
-    if let Some(end) = event.end {
-        return Ok(Some(Parsed::Event(Event::End(end))));
-    }
-    let Some(data) = event.data else {
-        return Ok(None);
-    };
-    let event = if let Some(text) = data.stdout {
-        Event::Stdout(decode(&text)?)
-    } else if let Some(text) = data.stderr {
-        Event::Stderr(decode(&text)?)
-    } else if let Some(text) = data.pty {
-        Event::Pty(decode(&text)?)
-    } else {
-        return Ok(None);
-    };
-    Ok(Some(Parsed::Event(event)))
+fn parse(message: &[u8]) -> Result<Option<WireEvent>> {
+    WireEvent::parse(message).map_err(|error| Error::protocol(error.to_string()))
 }
-
-fn decode(text: &str) -> Result<Bytes> {
-    STANDARD
-        .decode(text)
-        .map(Bytes::from)
-        .map_err(|error| Error::protocol(error.to_string()))
-}
-
-#[cfg(test)]
-mod properties;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use serde::Deserialize;
-use soulbox_connect_frames::{Decoder, Frame};
+use soulbox_envd_protocol::{
+    EndOfStream,
+    frames::{Decoder, Frame},
+};
 use tokio::time::timeout;
 
 use super::IDLE_LIMIT;
@@ -15,19 +17,6 @@ use crate::{Error, Result};
 /// envd sends 32 KiB of output per event, a third more in base64; a replay may be larger.
 const MAX_FRAME: usize = 8 << 20;
 const GIVE_BACK_LIMIT: Duration = Duration::from_millis(100);
-
-#[derive(Debug, Deserialize)]
-pub(super) struct WireError {
-    pub code: String,
-    #[serde(default)]
-    pub message: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct EndOfStream {
-    #[serde(default)]
-    error: Option<WireError>,
-}
 
 /// Raw messages, in order, until the end frame.
 #[derive(Debug)]

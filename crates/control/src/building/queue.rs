@@ -11,31 +11,31 @@ use tokio::sync::oneshot;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    places: usize,
+    limit: usize,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     taken: HashMap<TenantId, usize>,
-    waiting: VecDeque<(TenantId, oneshot::Sender<Place>)>,
+    waiting: VecDeque<(TenantId, oneshot::Sender<Permit>)>,
 }
 
 impl Queue {
-    pub(crate) fn new(places: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
-            places: places.max(1),
+            limit: limit.max(1),
             inner: Mutex::default(),
         }
     }
 
     /// Whether somebody who comes now has to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.inner.lock().all_taken() >= self.places
+        self.inner.lock().all_taken() >= self.limit
     }
 
-    /// Waits for a place. Whoever stops waiting leaves the queue.
-    pub(crate) async fn enter(self: &Arc<Self>, tenant: &TenantId) -> Place {
+    /// Waits for a permit. Whoever stops waiting leaves the queue.
+    pub(crate) async fn enter(self: &Arc<Self>, tenant: &TenantId) -> Permit {
         let (sender, receiver) = oneshot::channel();
         {
             let mut inner = self.inner.lock();
@@ -43,7 +43,7 @@ impl Queue {
         }
         self.serve();
         match receiver.await {
-            Ok(place) => place,
+            Ok(permit) => permit,
             // The sender is in the queue, which this future keeps alive.
             Err(_) => std::future::pending().await,
         }
@@ -54,20 +54,20 @@ impl Queue {
             let (tenant, sender) = {
                 let mut inner = self.inner.lock();
                 inner.waiting.retain(|(_, sender)| !sender.is_closed());
-                if inner.all_taken() >= self.places {
+                if inner.all_taken() >= self.limit {
                     return;
                 }
                 let Some(next) = inner.next() else { return };
                 *inner.taken.entry(next.0.clone()).or_default() += 1;
                 next
             };
-            let place = Place {
+            let permit = Permit {
                 queue: Arc::clone(self),
                 tenant,
             };
-            // One that gave up just now gives the place back by dropping it, and that serves the
+            // One that gave up just now gives the permit back by dropping it, and that serves the
             // next: this loop would only find the same.
-            drop(sender.send(place));
+            drop(sender.send(permit));
         }
     }
 }
@@ -77,21 +77,21 @@ impl Inner {
         self.taken.values().sum()
     }
 
-    fn next(&mut self) -> Option<(TenantId, oneshot::Sender<Place>)> {
+    fn next(&mut self) -> Option<(TenantId, oneshot::Sender<Permit>)> {
         let taken = |tenant: &TenantId| self.taken.get(tenant).copied().unwrap_or_default();
         let first = (0..self.waiting.len()).min_by_key(|&at| taken(&self.waiting[at].0))?;
         self.waiting.remove(first)
     }
 }
 
-/// One of the places, given back when dropped.
+/// To build; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     queue: Arc<Queue>,
     tenant: TenantId,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         {
             let mut inner = self.queue.inner.lock();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// Polled once, so that it stands in the queue.
-    fn wait(queue: &Arc<Queue>, digit: char) -> BoxFuture<'static, Place> {
+    fn wait(queue: &Arc<Queue>, digit: char) -> BoxFuture<'static, Permit> {
         let (queue, tenant) = (Arc::clone(queue), tenant(digit));
         let mut waiting = async move { queue.enter(&tenant).await }.boxed();
         assert!((&mut waiting).now_or_never().is_none());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_stops_waiting_costs_no_place() {
+    async fn whoever_stops_waiting_costs_no_permit() {
         let queue = Arc::new(Queue::new(1));
         let held = queue.enter(&tenant('1')).await;
         let (gone, mut next) = (wait(&queue, '2'), wait(&queue, '3'));

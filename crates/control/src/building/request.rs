@@ -64,7 +64,7 @@ impl Control {
         let work = async move {
             let _writing = control.snapshots.writing.lock().await;
             let template = control.template_to_build(&tenant, &reference.name)?;
-            control.check_build_places(&scheduler, &tenant)?;
+            control.check_build_limit(&scheduler, &tenant)?;
             if control.templates.count(&tenant.id, BuildStatus::Waiting) >= MOST_WAITING {
                 return Err(Error::TooManyBuilds(MOST_WAITING));
             }
@@ -138,7 +138,7 @@ impl Control {
         })
     }
 
-    pub(crate) fn check_build_places(
+    pub(crate) fn check_build_limit(
         &self,
         scheduler: &BuildScheduler,
         tenant: &Tenant,

@@ -43,7 +43,7 @@ impl Control {
             return Err(not_waiting(&row));
         }
         definition.check()?;
-        self.check_build_places(&scheduler, tenant)?;
+        self.check_build_limit(&scheduler, tenant)?;
         let (control, tenant) = (Arc::clone(self), tenant.clone());
         let work = async move {
             control

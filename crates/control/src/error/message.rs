@@ -12,6 +12,8 @@ use super::{Error, ErrorCode as Code, Problem};
 
 /// Until a build may have ended.
 const BUILD_PAUSE: Duration = Duration::from_secs(10);
+/// Until what the kernel did not end may be gone.
+const STUCK_PAUSE: Duration = Duration::from_secs(30);
 /// Until the first of two equal requests may have ended.
 const REPEAT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -162,7 +164,8 @@ impl Error {
                 format!("template '{name}' is being built: {progress}"),
             )
             .hint(format!(
-                "Try again shortly, or watch it with `soulbox template build --builtin {name}`"
+                "Try again shortly, or watch it with `soulbox template build --builtin {name}`; a \
+                 server with `--prebuild {name}` builds it at its start"
             ))
             .retry_after(BUILD_PAUSE),
             Self::TemplateBuildFailed { name, message } => Problem::new(
@@ -274,6 +277,15 @@ fn of_node(error: &NodeError) -> Problem {
         NodeError::NoCapacity { retry_after, .. } => {
             return Problem::new(Code::SandboxCapacityUnavailable, error.to_string())
                 .retry_after(*retry_after);
+        }
+        NodeError::KernelStuck { .. } => {
+            return Problem::new(Code::KernelStuck, error.to_string())
+                .hint(
+                    "The operator finds more in the kernel's log (dmesg) and with `soulbox doctor`; \
+                     if they do not end, only a restart of the machine helps, which keeps what is \
+                     paused, snapshots and volumes",
+                )
+                .retry_after(STUCK_PAUSE);
         }
         NodeError::TooLarge { .. } => Code::SandboxTooLarge,
         NodeError::Unsupported { .. } => Code::NotSupportedYet,

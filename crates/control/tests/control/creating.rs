@@ -269,3 +269,34 @@ async fn absurd_maps_are_refused_before_anything_is_made() {
     }
     assert_eq!(world.node.creates.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test]
+async fn a_create_that_took_too_long_says_so_although_its_remains_cannot_be_ended() {
+    let world = world().await;
+    let _node_hangs = world.node.creating.write().await;
+    let _kernel_hangs = world.node.destroying.write().await;
+    let (control, tenant) = (world.control.clone(), world.tenant.clone());
+    // With a key: its row is written before the node is asked, so only the node is waited for.
+    let create =
+        tokio::spawn(async move { control.create_sandbox(&tenant, keyed("k", "x")).await });
+    eventually("the node is asked", async || {
+        world.node.creates.load(Ordering::Relaxed) == 1
+    })
+    .await;
+    // First the limit of the create itself, then that of its end.
+    for seconds in [55, 4] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let answered = tokio::time::timeout(Duration::from_secs(20), create);
+    let error = answered.await.unwrap().unwrap().unwrap_err();
+    let Error::Timeout { what, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(what, "making the sandbox");
+    assert!(world.control.list(&world.tenant).is_empty());
+}

@@ -7,19 +7,16 @@ use rustix::process::{Resource, getrlimit};
 use soulbox_types::disk_reserve;
 
 use super::{Scratch, identity};
-use crate::{Problem, child, report::Finding, scratch::nearest_folder};
+use crate::{Environment, Problem, child, report::Finding, scratch::nearest_folder};
 
 const GIB: u64 = 1 << 30;
 const COMFORTABLE_FREE: u64 = 10 * GIB;
 
 /// Whether there is a place for what the server keeps.
-pub(crate) fn folder(scratch: &Scratch) -> Finding {
+pub(crate) fn folder(scratch: &Scratch, data_dir: &Path) -> Finding {
     match scratch.path() {
         Ok(_) => Finding::ok("can be written to"),
-        Err(message) => Finding::fail(
-            message,
-            "make it writable (mount -o remount,rw), or choose another folder with --data-dir",
-        ),
+        Err(message) => Finding::fail(message, Environment::detect(data_dir).writable()),
     }
 }
 

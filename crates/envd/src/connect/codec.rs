@@ -6,7 +6,8 @@
 use http::{HeaderMap, header::CONTENT_TYPE};
 use prost::Message;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::error::Category;
+use soulbox_envd_protocol::json;
 
 use super::ConnectError;
 
@@ -56,12 +57,10 @@ impl Codec {
             Self::Proto => M::decode(body).map_err(|e| ConnectError::invalid(e.to_string())),
             // An empty body is an empty message: clients without arguments may send nothing.
             Self::Json if body.is_empty() => Ok(M::default()),
-            Self::Json => {
-                let mut value = serde_json::from_slice(body)
-                    .map_err(|e| ConnectError::invalid(format!("not JSON: {e}")))?;
-                drop_nulls(&mut value);
-                serde_json::from_value(value).map_err(|e| ConnectError::invalid(e.to_string()))
-            }
+            Self::Json => json::from_slice(body).map_err(|e| match e.classify() {
+                Category::Data => ConnectError::invalid(e.to_string()),
+                _ => ConnectError::invalid(format!("not JSON: {e}")),
+            }),
         }
     }
 
@@ -73,18 +72,6 @@ impl Codec {
             Self::Json => serde_json::to_writer(to, message)
                 .map_err(|e| ConnectError::internal(e.to_string())),
         }
-    }
-}
-
-/// In proto3 JSON `null` means "not set", for any field.
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|_, v| !v.is_null());
-            map.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
-        _ => {}
     }
 }
 

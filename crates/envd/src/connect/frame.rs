@@ -5,7 +5,7 @@ use std::{io::Read, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use soulbox_connect_frames::{COMPRESSED, Decoder, END_OF_STREAM, begin, finish};
+use soulbox_envd_protocol::frames::{COMPRESSED, Decoder, END_OF_STREAM, begin, finish};
 
 use super::{Code, ConnectError};
 

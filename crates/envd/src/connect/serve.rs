@@ -5,6 +5,7 @@ use std::{marker::PhantomData, rc::Rc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
+use soulbox_envd_protocol::TIMEOUT_HEADER;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
@@ -58,7 +59,7 @@ impl Call {
 }
 
 fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, ConnectError> {
-    let Some(value) = headers.get("connect-timeout-ms") else {
+    let Some(value) = headers.get(TIMEOUT_HEADER) else {
         return Ok(None);
     };
     let millis: i64 = value

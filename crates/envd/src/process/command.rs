@@ -7,7 +7,7 @@ use rustix::{
     process::Rlimit,
 };
 
-use crate::{proto::process::ProcessConfig, users::User};
+use crate::{proto::process::ProcessConfig, sftp, users::User};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -51,10 +51,16 @@ impl Command {
         env.extend(global_env);
         env.extend(config.envs.clone());
 
-        let programs = programs(&config.cmd, env.get("PATH").map_or(path, String::as_str))?;
-        let args = std::iter::once(&config.cmd)
-            .chain(&config.args)
-            .map(|arg| CString::new(arg.as_str()).map_err(|_| Error::Nul("an argument")))
+        // Seen by the child this is envd's program, which every sandbox has.
+        let (program, name) = if config.cmd == sftp::COMMAND {
+            ("/proc/self/exe", sftp::PROGRAM)
+        } else {
+            (config.cmd.as_str(), config.cmd.as_str())
+        };
+        let programs = programs(program, env.get("PATH").map_or(path, String::as_str))?;
+        let args = std::iter::once(name)
+            .chain(config.args.iter().map(String::as_str))
+            .map(|arg| CString::new(arg).map_err(|_| Error::Nul("an argument")))
             .collect::<Result<_, _>>()?;
         let env = env
             .into_iter()
@@ -142,6 +148,22 @@ mod tests {
                 "USER=renamed"
             ]
         );
+    }
+
+    #[test]
+    fn the_sftp_server_is_this_program_under_another_name() {
+        let config = ProcessConfig {
+            cmd: sftp::COMMAND.into(),
+            ..Default::default()
+        };
+        let limit = Rlimit {
+            current: None,
+            maximum: None,
+        };
+        let env = BTreeMap::new();
+        let command = Command::new(&config, &user(), Path::new("/"), "/bin", env, limit).unwrap();
+        assert_eq!(command.programs, [c"/proc/self/exe".to_owned()]);
+        assert_eq!(command.args, [c"soulbox-sftp-server".to_owned()]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::{
 
 use tokio::io::unix::AsyncFd;
 
-use super::{ring::Stream, running::Process, spawn::read_now};
+use super::{running::Process, spawn::read_now};
+use crate::proto::OutputStream;
 
 pub(super) const PIPE_CHUNK: usize = 32 << 10;
 pub(super) const TERMINAL_CHUNK: usize = 16 << 10;
@@ -22,8 +23,8 @@ thread_local! {
 }
 
 /// Runs until the last writer is gone, or until the process was killed and reaped.
-pub(super) async fn pump(process: Rc<Process>, fd: Rc<AsyncFd<OwnedFd>>, stream: Stream) {
-    let limit = if stream == Stream::Terminal {
+pub(super) async fn pump(process: Rc<Process>, fd: Rc<AsyncFd<OwnedFd>>, stream: OutputStream) {
+    let limit = if stream == OutputStream::Pty {
         TERMINAL_CHUNK
     } else {
         PIPE_CHUNK
@@ -62,7 +63,7 @@ pub(super) async fn pump(process: Rc<Process>, fd: Rc<AsyncFd<OwnedFd>>, stream:
 
 /// What is in the pipe already, and not more than fits in the ring: a child of the killed process
 /// could write for ever.
-fn drain(process: &Process, fd: &AsyncFd<OwnedFd>, stream: Stream, limit: usize) {
+fn drain(process: &Process, fd: &AsyncFd<OwnedFd>, stream: OutputStream, limit: usize) {
     const MAX_READS: usize = 8;
     for _ in 0..MAX_READS {
         if !process.has_room(limit) {
@@ -74,7 +75,12 @@ fn drain(process: &Process, fd: &AsyncFd<OwnedFd>, stream: Stream, limit: usize)
     }
 }
 
-fn read_into(process: &Process, fd: &OwnedFd, stream: Stream, limit: usize) -> io::Result<usize> {
+fn read_into(
+    process: &Process,
+    fd: &OwnedFd,
+    stream: OutputStream,
+    limit: usize,
+) -> io::Result<usize> {
     SCRATCH.with_borrow_mut(|buffer| {
         let read = read_now(fd.as_fd(), &mut buffer[..limit])?;
         if read > 0 {

@@ -12,6 +12,8 @@ use std::{cell::Cell, collections::VecDeque, rc::Rc};
 
 use bytes::Bytes;
 
+use crate::proto::OutputStream;
+
 const CAPACITY: u64 = 256 << 10;
 /// When all rings together pass the budget, each may only hold this much.
 const TIGHT_CAPACITY: u64 = 32 << 10;
@@ -19,15 +21,8 @@ const BUDGET: u64 = 8 << 20;
 /// What a chunk costs besides its bytes: many tiny ones must not make the ring huge.
 const OVERHEAD: u64 = 96;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
-    Terminal,
-}
-
 struct Chunk {
-    stream: Stream,
+    stream: OutputStream,
     at: u64,
     bytes: Bytes,
 }
@@ -39,7 +34,7 @@ impl Chunk {
 }
 
 pub(crate) enum Next {
-    Chunk(Stream, Bytes),
+    Chunk(OutputStream, Bytes),
     Nothing,
     /// The reader fell out of the ring.
     Lost,
@@ -90,7 +85,7 @@ impl Ring {
         behind == 0 || behind + bytes as u64 + OVERHEAD <= self.capacity()
     }
 
-    pub(super) fn push(&mut self, stream: Stream, bytes: Bytes) {
+    pub(super) fn push(&mut self, stream: OutputStream, bytes: Bytes) {
         let chunk = Chunk {
             stream,
             at: self.end,
@@ -172,7 +167,7 @@ mod tests {
     }
 
     fn push(ring: &mut Ring, byte: u8) {
-        ring.push(Stream::Stdout, Bytes::from(vec![byte; CHUNK]));
+        ring.push(OutputStream::Stdout, Bytes::from(vec![byte; CHUNK]));
     }
 
     fn first_byte(next: Next) -> u8 {
@@ -248,7 +243,7 @@ mod tests {
     fn tiny_chunks_cannot_grow_the_ring() {
         let mut ring = ring();
         for _ in 0..100_000 {
-            ring.push(Stream::Stderr, Bytes::from_static(b"x"));
+            ring.push(OutputStream::Stderr, Bytes::from_static(b"x"));
         }
         assert!(ring.chunks.len() < 3_000);
     }

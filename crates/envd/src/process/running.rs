@@ -16,10 +16,13 @@ use tokio::{
 };
 
 use super::{
-    ring::{Budget, Next, Ring, Stream},
+    ring::{Budget, Next, Ring},
     spawn,
 };
-use crate::proto::process::{EndEvent, ProcessConfig};
+use crate::proto::{
+    OutputStream,
+    process::{EndEvent, ProcessConfig},
+};
 
 /// A process that takes no input for this long gets no more of this message.
 const INPUT_STALLED: Duration = Duration::from_mins(10);
@@ -42,7 +45,10 @@ pub(crate) struct End {
 impl End {
     /// E2B's fields; the reason, which E2B does not report, is in the error's text.
     pub(crate) fn event(self) -> EndEvent {
-        let mut event = self.exit.event();
+        let mut event = match self.exit {
+            Exit::Code(code) => EndEvent::by_code(code),
+            Exit::Signal(signal) => EndEvent::by_signal(signal),
+        };
         if let (Some(error), Some(reason)) = (&mut event.error, self.reason()) {
             *error = format!("{error} ({reason})");
         }
@@ -77,55 +83,6 @@ impl End {
     }
 }
 
-impl Exit {
-    fn event(self) -> EndEvent {
-        match self {
-            Self::Code(code) => {
-                let status = format!("exit status {code}");
-                let error = (code != 0).then(|| status.clone());
-                EndEvent {
-                    exit_code: code,
-                    exited: true,
-                    status,
-                    error,
-                }
-            }
-            Self::Signal(signal) => {
-                let status = format!("signal: {}", signal_name(signal));
-                EndEvent {
-                    exit_code: -1,
-                    exited: false,
-                    error: Some(status.clone()),
-                    status,
-                }
-            }
-        }
-    }
-}
-
-/// The words that Go's `syscall.Signal` prints, which E2B's users know.
-fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        libc::SIGHUP => "hangup",
-        libc::SIGINT => "interrupt",
-        libc::SIGQUIT => "quit",
-        libc::SIGILL => "illegal instruction",
-        libc::SIGTRAP => "trace/breakpoint trap",
-        libc::SIGABRT => "aborted",
-        libc::SIGBUS => "bus error",
-        libc::SIGFPE => "floating point exception",
-        libc::SIGKILL => "killed",
-        libc::SIGUSR1 => "user defined signal 1",
-        libc::SIGSEGV => "segmentation fault",
-        libc::SIGUSR2 => "user defined signal 2",
-        libc::SIGPIPE => "broken pipe",
-        libc::SIGALRM => "alarm clock",
-        libc::SIGTERM => "terminated",
-        other => return format!("signal {other}"),
-    };
-    name.to_owned()
-}
-
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
     #[error("stdin is not enabled or already closed: start the process with stdin")]
@@ -140,10 +97,24 @@ pub(crate) enum InputError {
     Write(#[from] io::Error),
 }
 
+/// Those that SSH's clients send besides the two of E2B's.
+pub(crate) fn passed_on(number: i32) -> Option<Signal> {
+    let known = [
+        Signal::HUP,
+        Signal::INT,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::USR2,
+    ];
+    known.into_iter().find(|signal| signal.as_raw() == number)
+}
+
 type Handle = Rc<AsyncFd<OwnedFd>>;
 
 pub(crate) struct Process {
     pub(crate) pid: Pid,
+    /// In which it was started.
+    group: Pid,
     pub(crate) config: ProcessConfig,
     pub(crate) tag: Option<String>,
     ring: RefCell<Ring>,
@@ -172,7 +143,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(super) fn new(
-        pid: Pid,
+        (pid, group): (Pid, Pid),
         config: ProcessConfig,
         tag: Option<String>,
         budget: Budget,
@@ -182,6 +153,7 @@ impl Process {
     ) -> Self {
         Self {
             pid,
+            group,
             config,
             tag,
             ring: RefCell::new(Ring::new(budget)),
@@ -225,7 +197,7 @@ impl Process {
 
     // Output.
 
-    pub(super) fn push(&self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn push(&self, stream: OutputStream, bytes: &[u8]) {
         self.ring
             .borrow_mut()
             .push(stream, Bytes::copy_from_slice(bytes));
@@ -285,9 +257,9 @@ impl Process {
         }
         if let Some(words) = end.error_text(self.is_terminal) {
             let stream = if self.is_terminal {
-                Stream::Terminal
+                OutputStream::Pty
             } else {
-                Stream::Stderr
+                OutputStream::Stderr
             };
             self.push(stream, words.as_bytes());
         }
@@ -314,10 +286,17 @@ impl Process {
         }
     }
 
-    /// Kills it and everything in its group; what it left in its pipes is still delivered.
+    /// Kills it and everything in its group, also in one that it made and leads by now (`setsid`);
+    /// what it left in its pipes is still delivered.
     pub(crate) fn kill(&self) {
         self.abandon_streams();
-        let _already_gone = kill_process_group(self.pid, Signal::KILL);
+        let _already_gone = kill_process_group(self.group, Signal::KILL);
+        if self.group != self.pid {
+            let _none_of_its_own = kill_process_group(self.pid, Signal::KILL);
+        }
+        if !self.has_exited() {
+            let _already_gone = kill_process(self.pid, Signal::KILL);
+        }
     }
 
     /// Asks it to end. Its children are its own business.
@@ -325,6 +304,17 @@ impl Process {
         self.abandon_streams();
         if !self.has_exited() {
             let _already_gone = kill_process(self.pid, Signal::TERM);
+        }
+    }
+
+    /// As a terminal does it: to its whole group. Of a hangup nobody is left who would read.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if signal == Signal::HUP {
+            self.abandon_streams();
+        }
+        let _already_gone = kill_process_group(self.group, signal);
+        if self.group != self.pid {
+            let _none_of_its_own = kill_process_group(self.pid, signal);
         }
     }
 
@@ -420,23 +410,6 @@ impl Drop for Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exits_read_as_the_sdks_expect() {
-        let ok = Exit::Code(0).event();
-        assert_eq!(
-            (ok.exited, ok.status.as_str(), ok.error),
-            (true, "exit status 0", None)
-        );
-        let failed = Exit::Code(3).event();
-        assert_eq!(
-            (failed.exit_code, failed.error.as_deref()),
-            (3, Some("exit status 3"))
-        );
-        let killed = Exit::Signal(9).event();
-        assert_eq!((killed.exit_code, killed.exited), (-1, false));
-        assert_eq!(killed.status, "signal: killed");
-    }
 
     #[test]
     fn a_lack_of_memory_is_told_where_clients_look() {

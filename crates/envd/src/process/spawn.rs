@@ -24,7 +24,7 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use super::{command::Command, disposition};
+use super::{command::Command, disposition, group::Group};
 
 /// envd must not be the first that the out-of-memory killer takes.
 const OOM_SCORE: &[u8] = b"100";
@@ -49,6 +49,8 @@ pub(super) enum StdioEnds {
 
 pub(super) struct Child {
     pub(super) pid: Pid,
+    /// Of which it is a member, or with a terminal the leader.
+    pub(super) group: Pid,
     pub(super) ends: StdioEnds,
     /// Ends when the program runs; brings the step and errno when it does not.
     pub(super) exec_status: OwnedFd,
@@ -72,7 +74,7 @@ pub(super) fn describe(report: [u8; REPORT]) -> io::Error {
     let [step, errno @ ..] = report;
     let error = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
     let what = match step {
-        1 => "making a session",
+        1 => "making a session or joining a group",
         2 => "connecting its streams",
         3 => "changing the user",
         4 => "entering the working directory",
@@ -125,28 +127,18 @@ pub(super) fn spawn(command: &Command, stdio: &Stdio) -> io::Result<Child> {
         status: status_theirs.as_raw_fd(),
     };
 
-    // No handler of ours may run in the child, whose memory is a copy but whose pipes are not.
+    // No handler of ours may run in the children: the memory of one is a copy but its pipes are
+    // not, and the other's is ours.
     let blocked = block_signals();
-    // SAFETY: the child calls only `Plan::run`, which makes system calls and never returns.
-    let forked = unsafe { libc::fork() };
-    if forked == 0 {
-        plan.run();
-    }
-    let failed = io::Error::last_os_error();
+    let forked = plan.fork();
     restore_signals(&blocked);
-    let pid = if forked > 0 {
-        Pid::from_raw(forked)
-    } else {
-        None
-    };
-    match pid {
-        Some(pid) => Ok(Child {
-            pid,
-            ends,
-            exec_status: status_ours,
-        }),
-        None => Err(failed),
-    }
+    let (pid, group) = forked?;
+    Ok(Child {
+        pid,
+        group,
+        ends,
+        exec_status: status_ours,
+    })
 }
 
 fn pipes(stdin: bool) -> io::Result<(StdioEnds, [OwnedFd; 3])> {
@@ -207,9 +199,27 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// The child, and the group that it is in.
+    fn fork(&self) -> io::Result<(Pid, Pid)> {
+        let group = (!self.terminal).then(Group::new).transpose()?;
+        // SAFETY: the child calls only `Plan::run`, which makes system calls and never returns.
+        let forked = unsafe { libc::fork() };
+        if forked == 0 {
+            self.run(group.as_ref());
+        }
+        let failed = io::Error::last_os_error();
+        let pid = Pid::from_raw(forked).filter(|_| forked > 0).ok_or(failed)?;
+        let Some(group) = group else {
+            return Ok((pid, pid));
+        };
+        // Before the group is dropped it must have its member.
+        let _done_by_itself = group.join(Some(pid));
+        Ok((pid, group.id()))
+    }
+
     /// Runs in the child.
-    fn run(&self) -> ! {
-        let (step, errno) = self.try_run();
+    fn run(&self, group: Option<&Group>) -> ! {
+        let (step, errno) = self.try_run(group);
         let mut report = [step as u8, 0, 0, 0, 0];
         report[1..].copy_from_slice(&errno.to_ne_bytes());
         // SAFETY: writes five bytes of this stack to a descriptor of this process, then leaves it.
@@ -220,11 +230,14 @@ impl Plan<'_> {
     }
 
     /// Comes back only with the step that failed.
-    fn try_run(&self) -> (Step, i32) {
+    fn try_run(&self, group: Option<&Group>) -> (Step, i32) {
+        if let Some(Err(error)) = group.map(|group| group.join(None)) {
+            return (Step::Session, error.raw_os_error());
+        }
         // SAFETY: plain system calls on descriptors that are open in this process and on memory
         // that lives until the exec. Dispositions go back to their defaults before the mask does.
         unsafe {
-            if libc::setsid() == -1 {
+            if self.terminal && libc::setsid() == -1 {
                 return (Step::Session, errno());
             }
             for (target, fd) in (0..).zip(self.stdio) {

@@ -7,7 +7,6 @@ use tokio::{io::unix::AsyncFd, time::Instant};
 use super::{
     command::{self, Command},
     pump::pump,
-    ring::Stream,
     running::Process,
     shortage,
     spawn::{self, REPORT, Stdio, StdioEnds},
@@ -15,7 +14,10 @@ use super::{
 use crate::{
     memory, paths,
     poll::pollable,
-    proto::process::{PtySize, StartRequest},
+    proto::{
+        OutputStream,
+        process::{PtySize, StartRequest},
+    },
     state::Envd,
     users::User,
 };
@@ -82,7 +84,7 @@ pub(crate) async fn start(
         }
     };
     let process = Rc::new(Process::new(
-        child.pid,
+        (child.pid, child.group),
         config.clone(),
         request.tag,
         Rc::clone(&envd.processes.budget),
@@ -198,7 +200,7 @@ type Handle = Rc<AsyncFd<OwnedFd>>;
 struct Handles {
     stdin: Option<Handle>,
     terminal: Option<Handle>,
-    outputs: Vec<(Handle, Stream)>,
+    outputs: Vec<(Handle, OutputStream)>,
 }
 
 impl Handles {
@@ -213,8 +215,8 @@ impl Handles {
                 stdin: stdin.map(handle).transpose()?,
                 terminal: None,
                 outputs: vec![
-                    (handle(stdout)?, Stream::Stdout),
-                    (handle(stderr)?, Stream::Stderr),
+                    (handle(stdout)?, OutputStream::Stdout),
+                    (handle(stderr)?, OutputStream::Stderr),
                 ],
             },
             StdioEnds::Terminal { master } => {
@@ -222,7 +224,7 @@ impl Handles {
                 Self {
                     stdin: None,
                     terminal: Some(Rc::clone(&master)),
-                    outputs: vec![(master, Stream::Terminal)],
+                    outputs: vec![(master, OutputStream::Pty)],
                 }
             }
         })

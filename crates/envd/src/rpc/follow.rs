@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::{
     connect::{Call, Code, ConnectError, Sink},
-    process::{Next, Process, Stream},
-    proto::process::{DataEvent, Empty, EventResponse, ProcessEvent, StartEvent},
+    process::{Next, Process},
+    proto::{Event, process::EventResponse},
 };
 
 /// The client may leave at any time: that only drops the subscription.
@@ -22,12 +22,8 @@ pub(super) async fn follow(
     let deadline = call.deadline_passed();
     tokio::pin!(deadline);
 
-    let start = StartEvent { pid: process.id() };
-    sink.send(&event(ProcessEvent {
-        start: Some(start),
-        ..Default::default()
-    }))
-    .await?;
+    let start = Event::Started { pid: process.id() };
+    sink.send(&start.into()).await?;
     let mut next_keepalive = Instant::now() + keepalive;
     loop {
         let changed = output.changed();
@@ -35,10 +31,7 @@ pub(super) async fn follow(
         changed.as_mut().enable();
         match output.next() {
             Next::Chunk(stream, bytes) => {
-                let message = event(ProcessEvent {
-                    data: Some(data(stream, &bytes)),
-                    ..Default::default()
-                });
+                let message = Event::Output(stream, bytes.to_vec()).into();
                 tokio::select! {
                     sent = sink.send(&message) => sent?,
                     () = &mut deadline => return Err(ConnectError::deadline()),
@@ -54,47 +47,18 @@ pub(super) async fn follow(
             }
             Next::Nothing => {
                 if let Some(exit) = process.end() {
-                    let end = Some(exit.event());
-                    return sink
-                        .send(&event(ProcessEvent {
-                            end,
-                            ..Default::default()
-                        }))
-                        .await;
+                    return sink.send(&Event::Ended(exit.event()).into()).await;
                 }
                 tokio::select! {
                     () = changed => {}
                     () = sink.closed() => return Ok(()),
                     () = &mut deadline => return Err(ConnectError::deadline()),
                     () = tokio::time::sleep_until(next_keepalive) => {
-                        let alive = ProcessEvent { keepalive: Some(Empty {}), ..Default::default() };
-                        sink.send(&event(alive)).await?;
+                        sink.send(&EventResponse::keepalive()).await?;
                         next_keepalive = Instant::now() + keepalive;
                     }
                 }
             }
         }
-    }
-}
-
-fn event(event: ProcessEvent) -> EventResponse {
-    EventResponse { event: Some(event) }
-}
-
-fn data(stream: Stream, bytes: &[u8]) -> DataEvent {
-    let bytes = Some(bytes.to_vec());
-    match stream {
-        Stream::Stdout => DataEvent {
-            stdout: bytes,
-            ..Default::default()
-        },
-        Stream::Stderr => DataEvent {
-            stderr: bytes,
-            ..Default::default()
-        },
-        Stream::Terminal => DataEvent {
-            pty: bytes,
-            ..Default::default()
-        },
     }
 }

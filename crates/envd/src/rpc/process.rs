@@ -4,6 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use soulbox_envd_protocol::REPLAY_HEADER;
 
 use super::{follow::follow, keepalive_interval, user};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
         self, Call, Code, ConnectError, Sink, client_stream, serve::Messages, server_stream, unary,
     },
     http::{body::Body, reply::Failure},
-    process::{self, Process, StartError},
+    process::{self, InputError, Process, StartError},
     proto::process::{
         Empty, EventResponse, ListResponse, ProcessInfo, ProcessInput, ProcessSelector, SIGKILL,
         SIGTERM, SelectRequest, SendInputRequest, SendSignalRequest, StartRequest,
@@ -20,8 +21,6 @@ use crate::{
     state::Envd,
 };
 
-/// Our own addition: a subscriber with this header first gets what the ring still holds.
-const REPLAY_HEADER: &str = "soulbox-replay";
 /// How long the answer to a kill waits for the death. In the kernel it may take longer.
 const DEATH: Duration = Duration::from_secs(1);
 
@@ -128,12 +127,16 @@ async fn send_signal(call: Call, request: SendSignalRequest) -> Result<Empty, Co
             let _slow_to_die = tokio::time::timeout(DEATH, process.ended()).await;
         }
         SIGTERM => process.terminate(),
-        _ => {
-            return Err(ConnectError::new(
-                Code::Unimplemented,
-                "only SIGNAL_SIGKILL and SIGNAL_SIGTERM can be sent",
-            ));
-        }
+        // Ours: E2B knows the two above.
+        number => match process::passed_on(number) {
+            Some(signal) => process.signal(signal),
+            None => {
+                return Err(ConnectError::new(
+                    Code::Unimplemented,
+                    "only SIGNAL_SIGKILL, SIGNAL_SIGTERM and the numbers 1, 2, 3, 10 and 12 can be sent",
+                ));
+            }
+        },
     }
     Ok(Empty {})
 }
@@ -160,7 +163,11 @@ async fn write(process: &Process, input: Option<ProcessInput>) -> Result<(), Con
         } => process.write_terminal(&data).await,
         _ => return Err(ConnectError::new(Code::Unimplemented, "no input given")),
     };
-    written.map_err(|e| ConnectError::internal(e.to_string()))
+    written.map_err(|error| match error {
+        // Not a process that takes no more: what was sent is not all there.
+        InputError::Stalled => ConnectError::new(Code::DeadlineExceeded, error.to_string()),
+        _ => ConnectError::internal(error.to_string()),
+    })
 }
 
 fn find(call: &Call, selector: Option<ProcessSelector>) -> Result<Rc<Process>, ConnectError> {

@@ -164,6 +164,37 @@ fn tags_select_processes_too() {
 }
 
 #[test]
+fn a_hangup_reaches_the_whole_group_and_other_numbers_are_refused() {
+    let envd = Envd::start();
+    let (pid, mut stream) = envd.start_process(&shell("sleep 1000 & echo begun; wait"));
+    stream.wait_for("begun\n");
+    let send = |number: i32| {
+        let message = json!({ "process": { "pid": pid }, "signal": number });
+        envd.call("process.Process/SendSignal", &message).0
+    };
+    for refused in [0, 4, 11, 19, 64, -1] {
+        assert_eq!(send(refused), 501, "{refused}");
+    }
+    assert_eq!(send(1), 200);
+    // Its output is complete only when the child is gone too.
+    assert_eq!(stream.finish().end["status"], "signal: hangup");
+}
+
+#[test]
+fn an_sftp_server_is_there_for_whoever_asks() {
+    let envd = Envd::start();
+    let message = json!({ "process": { "cmd": "soulbox:sftp-server" }, "stdin": true });
+    let (pid, mut stream) = envd.start_process(&message);
+    // INIT, version 3.
+    let hello = json!({ "process": { "pid": pid }, "input": { "stdin": "AAAABQEAAAAD" } });
+    assert_eq!(envd.call("process.Process/SendInput", &hello).0, 200);
+    stream.wait_for("posix-rename@openssh.com");
+    let process = json!({ "process": { "pid": pid } });
+    assert_eq!(envd.call("process.Process/CloseStdin", &process).0, 200);
+    assert_eq!(stream.finish().end["status"], "exit status 0");
+}
+
+#[test]
 fn killing_takes_the_whole_group_and_is_seen_at_once() {
     let envd = Envd::start();
     let (pid, mut stream) = envd.start_process(&shell("sleep 1000 & echo child $!; wait"));
@@ -186,6 +217,46 @@ fn killing_takes_the_whole_group_and_is_seen_at_once() {
     let (status, error) = envd.signal(999_999, "SIGNAL_SIGKILL");
     assert_eq!((status, &error["code"]), (404, &json!("not_found")));
     assert_eq!(error["message"], "process with pid 999999 not found");
+}
+
+/// util-linux' `setsid` forks when its caller leads a group, and then ends at once with 0.
+#[test]
+fn a_command_leads_no_group_so_that_setsid_keeps_its_exit_code() {
+    let envd = Envd::start();
+    let (_, stream) = envd.start_process(&shell("setsid sh -c 'echo in a session; exit 5'"));
+    let finished = stream.finish();
+    assert_eq!(finished.end["exitCode"], 5);
+    assert_eq!(finished.stdout(), "in a session\n");
+
+    // A shell's own number, its group and its session.
+    let fields = "exec awk '{ print $1 == $5, $5 == $6, $6 }' /proc/self/stat";
+    let (_, stream) = envd.start_process(&shell(fields));
+    let first = stream.finish().stdout();
+    let (_, stream) = envd.start_process(&shell(fields));
+    assert_eq!(first, stream.finish().stdout(), "the same session");
+    assert!(first.starts_with("0 0 "), "leads nothing: {first}");
+}
+
+#[test]
+fn what_a_command_sends_to_its_group_reaches_no_other_command() {
+    let envd = Envd::start();
+    let (other, mut stream) = envd.start_process(&shell("echo ready; sleep 1000"));
+    stream.wait_for("ready\n");
+    let (_, suicide) = envd.start_process(&shell("kill -9 0"));
+    assert_eq!(suicide.finish().end["status"], "signal: killed");
+    assert!(is_alive(other));
+    assert_eq!(envd.signal(other, "SIGNAL_SIGKILL").0, 200);
+}
+
+#[test]
+fn killing_takes_a_session_that_the_command_has_made() {
+    let envd = Envd::start();
+    let script = "exec setsid sh -c 'sleep 1000 & echo $!; wait'";
+    let (pid, mut stream) = envd.start_process(&shell(script));
+    let child: u64 = stream.wait_for("\n").trim().parse().unwrap();
+    assert_eq!(envd.signal(pid, "SIGNAL_SIGKILL").0, 200);
+    assert_eq!(stream.finish().end["status"], "signal: killed");
+    eventually("its child is gone", || !is_alive(child));
 }
 
 #[test]

@@ -19,6 +19,9 @@ use tower::Service;
 use super::policy::{Policy, Scheme, Target};
 use crate::{Error, ImageConfig, Result};
 
+/// What one of several addresses gets at least: a packet may be lost and sent again.
+const LEAST_FOR_ONE: Duration = Duration::from_secs(2);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     policy: Arc<Policy>,
@@ -83,7 +86,10 @@ impl Connector {
             });
         }
         let addresses = self.resolve(target).await?;
-        connect_any(&addresses, self.limit)
+        // A name may have many addresses behind the same line that is down: they share the limit.
+        let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let each = (self.limit / count).max(LEAST_FOR_ONE.min(self.limit));
+        connect_any(&addresses, each)
             .await
             .map_err(|error| connect_error(target, &error))
     }

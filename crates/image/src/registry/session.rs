@@ -107,7 +107,7 @@ impl Session {
         what: &str,
         limit: u64,
     ) -> Result<(Vec<u8>, Option<Digest>)> {
-        let mut backoff = Backoff::new(self.http.timeouts);
+        let mut backoff = Backoff::first(self.http.timeouts);
         loop {
             let tried = async {
                 let accept = [(header::ACCEPT, HeaderValue::from_static(ACCEPT))];

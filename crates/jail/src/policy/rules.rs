@@ -10,7 +10,14 @@ use serde::Deserialize;
 use super::numbers::number_of;
 
 /// The filters in the order in which they would be loaded.
-const FILTERS: [&str; 5] = ["known", "refused", "unsupported", "absent", "ignored"];
+const FILTERS: [&str; 6] = [
+    "known",
+    "refused",
+    "unsupported",
+    "absent",
+    "invalid",
+    "ignored",
+];
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Invalid {

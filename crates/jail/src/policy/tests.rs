@@ -1,6 +1,8 @@
 //! The one program against the filters of the data file, as seccompiler compiles them and the
 //! kernel would run them one after the other.
 
+mod programs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::{
@@ -11,7 +13,14 @@ use super::*;
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 /// The order of loading that the data file is written for.
-const CHAIN: [&str; 5] = ["known", "refused", "unsupported", "absent", "ignored"];
+const CHAIN: [&str; 6] = [
+    "known",
+    "refused",
+    "unsupported",
+    "absent",
+    "invalid",
+    "ignored",
+];
 
 /// A call as the kernel shows it to a filter.
 #[derive(Debug, Clone, Copy)]

@@ -19,7 +19,9 @@ async fn a_stopped_sandbox_starts_again_from_its_disk() {
     jail.stop(&spec.id).await.unwrap();
     assert!(!alive(pid));
 
-    jail.create_from(&spec, origin(Disk::Kept)).await.unwrap();
+    jail.create_from(&spec, origin(Disk::Existing))
+        .await
+        .unwrap();
     let answer = ask(&jail, &spec, "GET /files?path=/root/kept", "").await;
     assert!(answer.ends_with("still here"), "{answer}");
     assert_ne!(boot_id(&jail, &spec).await, first_boot);
@@ -35,7 +37,7 @@ async fn a_sandbox_is_not_started_twice_on_one_disk() {
     let jail = fixture.jail().await;
     let spec = fixture.spec();
     let pid = pid_of(&create(&jail, &spec).await);
-    for disk in [Disk::Kept, Disk::Fresh] {
+    for disk in [Disk::Existing, Disk::Fresh] {
         let again = jail.create_from(&spec, origin(disk));
         assert!(matches!(again.await, Err(Error::InUse { .. })), "{disk:?}");
     }
@@ -44,7 +46,7 @@ async fn a_sandbox_is_not_started_twice_on_one_disk() {
 
     // A server that does not know of it, as after a clean-up that failed.
     let jail = fixture.jail().await;
-    let again = jail.create_from(&spec, origin(Disk::Kept));
+    let again = jail.create_from(&spec, origin(Disk::Existing));
     assert!(matches!(again.await, Err(Error::InUse { .. })));
     assert!(alive(pid));
     jail.stop(&spec.id).await.unwrap();
@@ -79,7 +81,9 @@ async fn one_that_died_while_it_was_frozen_can_be_stopped_and_started_from_its_d
 }
 
 async fn create_kept(jail: &Opened, spec: &SandboxSpec) {
-    jail.create_from(spec, origin(Disk::Kept)).await.unwrap();
+    jail.create_from(spec, origin(Disk::Existing))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +177,7 @@ async fn a_volume_is_shared_by_its_place_and_never_by_a_link() {
     assert!(answer.contains("exit status 0"), "{answer}");
     jail.stop(&spec.id).await.unwrap();
     spec.volumes = vec![volume("/mnt/p/sys")];
-    let refused = jail.create_from(&spec, origin(Disk::Kept));
+    let refused = jail.create_from(&spec, origin(Disk::Existing));
     match refused.await {
         Err(Error::Start { step, .. }) => assert_eq!(step, "place of volume"),
         other => panic!("{other:?}"),

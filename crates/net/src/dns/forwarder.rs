@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Admission, AdmissionPermit};
 use super::message;
 use super::query_limiter::QueryLimiter;
+use super::refuser::Refuser;
 use super::upstream::{Upstream, framed};
 use crate::{Error, Ipv4Net, NetConfig};
 
@@ -27,7 +28,7 @@ const PORT: u16 = 53;
 const OTHER_PORTS: usize = 20;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// No name and no sane option needs more.
-const LARGEST_QUERY: usize = 4096;
+pub(super) const LARGEST_QUERY: usize = 4096;
 const QUERIES_EACH: usize = 64;
 const QUERIES: usize = 1024;
 const CONNECTIONS_EACH: usize = 8;
@@ -41,6 +42,7 @@ pub(crate) struct Forwarder {
     udp: Arc<UdpSocket>,
     tcp: TcpListener,
     port: u16,
+    refuser: Refuser,
     range: Ipv4Net,
     upstream: Arc<Upstream>,
     limiter: Arc<QueryLimiter>,
@@ -62,8 +64,11 @@ impl Forwarder {
                 }
             }
         }
-        let (udp, tcp, port) = sockets.map_err(|source| Error::DnsListen { address, source })?;
+        let failed = |source| Error::DnsListen { address, source };
+        let (udp, tcp, port) = sockets.map_err(failed)?;
+        let refuser = Refuser::bind(config.gateway(), config.range);
         Ok(Self {
+            refuser: refuser.await.map_err(failed)?,
             udp: Arc::new(udp),
             tcp,
             port,
@@ -77,13 +82,18 @@ impl Forwarder {
         self.port
     }
 
+    /// Where questions are only refused.
+    pub(crate) fn refusing_port(&self) -> u16 {
+        self.refuser.port()
+    }
+
     pub(crate) fn limiter(&self) -> Arc<QueryLimiter> {
         Arc::clone(&self.limiter)
     }
 
     pub(crate) async fn serve(self, stop: CancellationToken) {
-        let both = async { tokio::join!(self.serve_udp(), self.serve_tcp()) };
-        stop.run_until_cancelled(both).await;
+        let all = async { tokio::join!(self.serve_udp(), self.serve_tcp(), self.refuser.serve()) };
+        stop.run_until_cancelled(all).await;
     }
 
     async fn serve_udp(&self) {
@@ -220,7 +230,7 @@ async fn within<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -
 }
 
 /// Errors such as a lack of descriptors pass; asking again at once would only burn the processor.
-async fn rest(doing: &str, error: &io::Error) {
+pub(super) async fn rest(doing: &str, error: &io::Error) {
     tracing::warn!(%error, "name server: {doing} failed");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

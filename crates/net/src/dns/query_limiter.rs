@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_together_have_a_rate_too_and_a_newcomer_waits_little() {
+    async fn all_together_have_a_rate_too_and_a_new_one_waits_little() {
         let limiter = QueryLimiter::new();
         let started = Instant::now();
         // As many as may be under way at a time, of many.

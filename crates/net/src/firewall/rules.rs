@@ -52,6 +52,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) gateway: Ipv4Addr,
     /// Where the forwarder really listens; sandboxes always ask on 53.
     pub(crate) dns_port: u16,
+    /// Where questions of those that may not ask are sent.
+    pub(crate) refusing_port: u16,
     pub(crate) open_ranges: &'a [Ipv4Net],
     /// By the sandbox's address.
     pub(crate) policies: Vec<(Ipv4Addr, &'a Blocks)>,
@@ -63,6 +65,7 @@ impl fmt::Display for Rules<'_> {
             range,
             gateway,
             dns_port,
+            refusing_port,
             ..
         } = self;
         let table = self.names.table();
@@ -135,6 +138,7 @@ table inet {table} {{
     chain to_host {{
         type filter hook input priority filter - 10; policy accept;
         iifname != {cables} accept
+        ip daddr {gateway} udp dport {refusing_port} goto refused_names
         iifgroup != {{ {INTERNET_GROUP}, {RULED_GROUP} }} goto refuse
         ip daddr != {gateway} goto refuse
         iifgroup {RULED_GROUP} ip saddr != @ruled counter drop
@@ -145,6 +149,11 @@ table inet {table} {{
         udp dport {dns_port} accept
         tcp dport {dns_port} accept
         goto refuse
+    }}
+    chain refused_names {{
+        ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
+        jump asked
+        accept
     }}
     chain asked {{
         update @asking {{ ip saddr limit rate over {QUESTIONS}/second burst {QUESTIONS_AT_ONCE} packets }} counter drop
@@ -182,7 +191,10 @@ table inet {table} {{
     }}
     chain names {{
         type nat hook prerouting priority dstnat; policy accept;
-        iifname {cables} ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 dnat ip to {gateway}:{dns_port}
+        iifname != {cables} accept
+        iifgroup != {{ {INTERNET_GROUP}, {RULED_GROUP} }} ip daddr {gateway} udp dport 53 dnat ip to {gateway}:{refusing_port}
+        iifgroup {RULED_GROUP} ip saddr @ruled ip saddr != @named ip daddr {gateway} udp dport 53 dnat ip to {gateway}:{refusing_port}
+        ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 dnat ip to {gateway}:{dns_port}
     }}
     chain masks {{
         type nat hook postrouting priority srcnat; policy accept;

@@ -5,7 +5,7 @@ const HEADER: usize = 4;
 const NESTED: u16 = 1 << 15;
 const KIND: u16 = 0x3fff;
 
-pub(super) fn plain(kind: u16, value: &[u8]) -> Vec<u8> {
+pub(crate) fn plain(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(HEADER + value.len()).unwrap_or(u16::MAX);
     let mut bytes = Vec::with_capacity(HEADER + value.len().next_multiple_of(4));
     bytes.extend(length.to_ne_bytes());
@@ -20,7 +20,7 @@ pub(super) fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
 }
 
 /// The value of the first attribute of a kind, and all of the attribute.
-pub(super) fn of_kind(mut attributes: &[u8], wanted: u16) -> Option<(&[u8], &[u8])> {
+pub(crate) fn of_kind(mut attributes: &[u8], wanted: u16) -> Option<(&[u8], &[u8])> {
     while let Some(&[a, b, c, d]) = attributes.first_chunk() {
         let length = usize::from(u16::from_ne_bytes([a, b]));
         let value = attributes.get(HEADER..length)?;

@@ -36,7 +36,7 @@ pub(super) struct Host {
     pub(super) slot_table: Arc<SlotTable>,
     pub(super) warnings: Vec<String>,
     mtu: u32,
-    dns_port: u16,
+    dns_ports: DnsPorts,
     pub(super) policies: tokio::sync::Mutex<Policies>,
     home: OwnedFd,
     /// Asks which links exist, without waiting for changes that are being made.
@@ -65,10 +65,13 @@ impl Host {
         };
         sweep::remove_orphans(&builder, &netlink).await;
         let forwarder = Forwarder::bind(&config).await?;
-        let dns_port = forwarder.port();
+        let dns_ports = DnsPorts {
+            forwarding: forwarder.port(),
+            refusing: forwarder.refusing_port(),
+        };
         // Without policies: sandboxes that have one wait until they are adopted.
         let policies = Policies::new();
-        firewall::apply(&rules(&config, &names, dns_port, &policies)).await?;
+        firewall::apply(&rules(&config, &names, dns_ports, &policies)).await?;
         let present = {
             let (netlink, names) = (Arc::clone(&netlink), names.clone());
             within(OPENING, &builder, move || {
@@ -84,7 +87,7 @@ impl Host {
             slot_table,
             warnings,
             mtu,
-            dns_port,
+            dns_ports,
             policies: tokio::sync::Mutex::new(policies),
             home,
             probe,
@@ -95,7 +98,7 @@ impl Host {
     }
 
     pub(super) fn rules<'a>(&'a self, policies: &'a Policies) -> Rules<'a> {
-        rules(&self.config, &self.names, self.dns_port, policies)
+        rules(&self.config, &self.names, self.dns_ports, policies)
     }
 
     /// Builds a slot. When the caller stops waiting, the finished slot is dropped and goes.
@@ -254,17 +257,26 @@ async fn on_flows<T: Send + 'static>(
         .doing(doing)
 }
 
+/// Of the gateway, where questions for names arrive.
+#[derive(Debug, Clone, Copy)]
+struct DnsPorts {
+    forwarding: u16,
+    /// Those of sandboxes that may not ask.
+    refusing: u16,
+}
+
 fn rules<'a>(
     config: &'a NetConfig,
     names: &'a Names,
-    dns_port: u16,
+    dns_ports: DnsPorts,
     policies: &'a Policies,
 ) -> Rules<'a> {
     Rules {
         names,
         range: config.range,
         gateway: config.gateway(),
-        dns_port,
+        dns_port: dns_ports.forwarding,
+        refusing_port: dns_ports.refusing,
         open_ranges: &config.open_ranges,
         policies: policies
             .iter()

@@ -148,11 +148,11 @@ pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
         .await
         .is_some()
     {
-        let Some((used, places)) = flows::used_of_table().await else {
+        let Some((used, limit)) = flows::used_of_table().await else {
             continue;
         };
         // Half of it is for others.
-        let budget = places / 2;
+        let budget = limit / 2;
         if !schedule.is_due(used, budget, Instant::now()) {
             continue;
         }
@@ -164,7 +164,7 @@ pub(super) async fn guard_flows(host: Arc<Host>, stop: CancellationToken) {
                 schedule.found_excess();
                 tracing::warn!(
                     used,
-                    places,
+                    limit,
                     removed = cut.deleted,
                     sandboxes = cut.sandboxes,
                     each = cut.share,

@@ -16,3 +16,4 @@ mod isolation;
 mod names;
 mod policy;
 mod slots;
+mod unread;

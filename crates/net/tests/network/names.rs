@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use soulbox_net::{NetConfig, Network, connect_in};
+use soulbox_net::{EgressPolicy, Ipv4Net, NetConfig, Network, connect_in};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::{Bed, SOON, eventually, inside, run, skipped};
@@ -145,6 +145,51 @@ async fn a_dead_upstream_is_passed_over_and_none_at_all_is_a_failure_not_silence
     let answer = ask(slot.netns(), gateway).await.unwrap();
     assert_eq!(answer[..2], QUESTION[..2]);
     assert_eq!(answer[3] & 0x0f, 2, "server failure");
+    drop(slot);
+    network.close().await;
+}
+
+/// Also those that ask from where they asked when they were allowed to, and the other way round.
+#[tokio::test]
+async fn who_may_not_ask_is_told_so_at_once_and_nobody_else_hears_the_question() {
+    if skipped() {
+        return;
+    }
+    let bed = Bed::new("7e2f", 48);
+    let (upstream, server) = fake_upstream().await;
+    let config = NetConfig {
+        upstream_dns: vec![upstream],
+        ..bed.config()
+    };
+    let network = Network::open(config).await.unwrap();
+    let slot = network.acquire().await.unwrap();
+    let gateway = SocketAddr::from((slot.gateway(), 53));
+    let everything = "0.0.0.0/0".parse::<Ipv4Net>().unwrap();
+    let somewhere = "203.0.113.9/32".parse::<Ipv4Net>().unwrap();
+    let ruled = EgressPolicy {
+        allow: vec![somewhere.into()],
+        deny: vec![everything.into()],
+        ..EgressPolicy::open()
+    };
+    for denied in [EgressPolicy::closed(), ruled] {
+        network.set_policy(&slot, &denied).await.unwrap();
+        let asked = network.names().asked;
+        for _ in 0..3 {
+            let started = Instant::now();
+            let answer = ask(slot.netns(), gateway).await.unwrap();
+            // A client that gets no answer waits for five.
+            assert!(started.elapsed() < Duration::from_secs(4));
+            assert_eq!(answer[..2], QUESTION[..2]);
+            assert_eq!(answer[3] & 0x0f, 2, "server failure");
+        }
+        assert_eq!(network.names().asked, asked, "nothing was passed on");
+        network
+            .set_policy(&slot, &EgressPolicy::open())
+            .await
+            .unwrap();
+        assert_eq!(ask(slot.netns(), gateway).await.unwrap(), expected());
+    }
+    server.abort();
     drop(slot);
     network.close().await;
 }

@@ -52,9 +52,9 @@ impl LocalNode {
             let most = self.max_sandboxes();
             // All that are here, itself among them, is an upper bound that costs nothing.
             if entries.len() + kept_free > most {
-                let used = places(&entries);
+                let used = count(&entries);
                 if used + kept_free >= most {
-                    return Err(Shortage::places(used, most));
+                    return Err(Shortage::sandboxes(used, most));
                 }
             }
         }
@@ -112,8 +112,8 @@ impl LocalNode {
     }
 
     /// How many more sandboxes of any purpose may be made.
-    pub(crate) fn free_places(&self) -> usize {
-        let used = places(&self.entries().lock());
+    pub(crate) fn free_sandboxes(&self) -> usize {
+        let used = count(&self.entries().lock());
         self.max_sandboxes().saturating_sub(used)
     }
 
@@ -126,7 +126,7 @@ impl LocalNode {
     }
 }
 
-fn places(entries: &Entries) -> usize {
+fn count(entries: &Entries) -> usize {
     entries
         .values()
         .filter(|entry| entry.allocation.place)

@@ -1,6 +1,7 @@
 use std::fmt;
 
 use super::Resource;
+use crate::KernelMemory;
 
 /// What is used of something, and how much of it sandboxes may come to use, reserves taken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,4 +23,10 @@ pub struct Reading {
 /// Looks at the machine. May block for some milliseconds.
 pub trait Gauge: fmt::Debug + Send + Sync {
     fn read(&self) -> Reading;
+
+    /// What of the machine's memory the kernel uses for itself. `None`: that cannot be found out, and
+    /// nobody is asked for it.
+    fn kernel_memory(&self) -> Option<KernelMemory> {
+        None
+    }
 }

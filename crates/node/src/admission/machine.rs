@@ -8,7 +8,7 @@ use soulbox_cgroup::{Ceiling, Manager, SliceLimits};
 use tokio::time::Instant;
 
 use super::{Gauge, Level, Reading, Resource, shared};
-use crate::pool::Memory;
+use crate::{KernelMemory, pool::Memory};
 
 /// Kept from sandboxes: of the machine this part, and not less than these, but of a small one
 /// never more than a quarter.
@@ -17,7 +17,7 @@ const LEAST_RESERVE: u64 = 512 << 20;
 const LEAST_THREADS: u64 = 512;
 const MOST_PART: u64 = 4;
 /// Less is not worth a slice: not one sandbox would live in it.
-const LEAST_FENCE: u64 = 64 << 20;
+const LEAST_SLICE: u64 = 64 << 20;
 /// Half of what the server has: it answers also when every sandbox computes.
 const CPU_WEIGHT: u16 = 50;
 /// Descriptors for the server's own use: clients, streams, its database.
@@ -201,6 +201,10 @@ impl Gauge for MachineGauge {
         }
         Reading { levels }
     }
+
+    fn kernel_memory(&self) -> Option<KernelMemory> {
+        KernelMemory::of_this_machine()
+    }
 }
 
 fn limit_of(ceiling: Option<Ceiling>) -> Option<u64> {
@@ -215,7 +219,7 @@ fn memory_within(ceiling: Option<Ceiling>) -> Result<u64, SliceError> {
 
 fn left_of(total: u64, reserve: u64) -> Result<u64, SliceError> {
     match total.saturating_sub(reserve) {
-        ..LEAST_FENCE => Err(SliceError::NothingLeft { reserve, total }),
+        ..LEAST_SLICE => Err(SliceError::NothingLeft { reserve, total }),
         left => Ok(left),
     }
 }

@@ -14,7 +14,7 @@ pub enum Resource {
     /// Descriptors of the server, and open files of the machine.
     Files,
     /// `--max-sandboxes`.
-    Places,
+    Sandboxes,
     /// Network slots.
     Slots,
     Disk,
@@ -35,7 +35,7 @@ impl Resource {
         Self::Memory,
         Self::Threads,
         Self::Files,
-        Self::Places,
+        Self::Sandboxes,
         Self::Slots,
         Self::Disk,
         Self::PromisedMemory,
@@ -51,7 +51,7 @@ impl Resource {
             Self::Memory => "memory",
             Self::Threads => "threads",
             Self::Files => "files",
-            Self::Places => "places",
+            Self::Sandboxes => "sandboxes",
             Self::Slots => "slots",
             Self::Disk => "disk",
             Self::PromisedMemory => "promised_memory",
@@ -129,9 +129,9 @@ impl Shortage {
         Self::of(resource, what)
     }
 
-    pub(super) fn places(used: usize, most: usize) -> Self {
-        let what = format!("places: {used} of {most} sandboxes are here (--max-sandboxes)");
-        Self::of(Resource::Places, what)
+    pub(super) fn sandboxes(used: usize, most: usize) -> Self {
+        let what = format!("sandboxes: {used} of {most} are here (--max-sandboxes)");
+        Self::of(Resource::Sandboxes, what)
     }
 
     pub(super) fn disk(free: u64, reserve: u64) -> Self {
@@ -261,7 +261,7 @@ mod tests {
             shortage.what
         );
         assert!(!shortage.forever && Shortage::promised_cpu(&limits, 0, 1000).forever);
-        let Error::NoCapacity { retry_after, .. } = Shortage::places(3, 3).into() else {
+        let Error::NoCapacity { retry_after, .. } = Shortage::sandboxes(3, 3).into() else {
             panic!()
         };
         assert_eq!(retry_after, SOON);

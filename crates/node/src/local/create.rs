@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
 use crate::{
     admission::{Ask, CapacityReservation, Resource},
-    entry::Entry,
+    entry::{Entry, STARTED},
     folder::Folder,
 };
 
@@ -20,6 +20,7 @@ impl LocalNode {
         spec: SandboxSpec,
     ) -> Result<SandboxStatus> {
         let create = self.creates.begin(&spec.id);
+        self.stuck_ends.check()?;
         if spec.purpose == Purpose::User
             && let Some(status) = self.hand_over(&spec, &create).await?
         {
@@ -97,13 +98,14 @@ impl LocalNode {
         self.runtime(spec.tier)?.create(new, started).await
     }
 
-    /// Ends what could not be made. A create that took it over makes another one under its id, so
-    /// it is not the end of theirs; unless somebody has ended that already.
+    /// Ends what could not be made, or leaves that to a task when it takes long. A create that took it
+    /// over makes another one under its id, so it is not the end of theirs; unless somebody has ended
+    /// that already.
     pub(crate) async fn give_up_making(self: &Arc<Self>, spec: &SandboxSpec, error: &Error) {
         if spec.purpose == Purpose::Warm {
             self.make_nobodys(&spec.id);
         }
-        self.finish(&spec.id, EndReason::CreateFailed, &error.to_string())
+        self.finish_or_leave(&spec.id, EndReason::CreateFailed, &error.to_string())
             .await;
     }
 
@@ -173,7 +175,7 @@ impl LocalNode {
             // Not if it was ended while it was being made: whoever did that waited for us and
             // cleans up.
             entry.transition(SandboxState::Running)?;
-            entry.note(LogLevel::Info, "sandbox started");
+            entry.note(LogLevel::Info, STARTED);
             entry.status()
         };
         self.watch_over(id);

@@ -1,6 +1,6 @@
 //! A sandbox ends for good.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use soulbox_runtime::{End, Error, NodeEvent, Result};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState, UnixMillis};
@@ -10,7 +10,14 @@ use tokio::{
 };
 
 use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
-use crate::{entry::Entry, folder::Folder};
+use crate::{
+    entry::Entry,
+    folder::Folder,
+    stuck_ends::{END_LIMIT, START_LIMIT, WatchedEnd},
+};
+
+/// How long a create that has failed waits for its end; its client waits for the reason.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// An end that somebody asked for.
 enum Begun {
@@ -39,6 +46,22 @@ impl LocalNode {
             .await;
     }
 
+    /// Ends a sandbox in a task of its own, and waits for that for a moment. `false`: it goes on.
+    pub(crate) async fn finish_or_leave(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        reason: EndReason,
+        detail: &str,
+    ) -> bool {
+        let (node, target, detail) = (Arc::clone(self), id.clone(), detail.to_owned());
+        let ended = tokio::spawn(async move { node.finish(&target, reason, &detail).await });
+        let ended = timeout(GIVE_UP_LIMIT, ended).await.is_ok();
+        if !ended {
+            tracing::error!(sandbox_id = %id, "what could not be made takes long to end");
+        }
+        ended
+    }
+
     async fn finish_if(
         self: &Arc<Self>,
         id: &SandboxId,
@@ -61,7 +84,9 @@ impl LocalNode {
                 } => (end, folder, made, transition_lock),
             };
         // What is still being made cannot be torn down. The runtime bounds its own start.
+        let starting = self.stuck_ends.watch(START_LIMIT);
         let _made = made.wait_for(|made| *made).await.is_ok();
+        drop(starting);
         // A pause or resume under way ends first; it is bounded too.
         let _ours = transition_lock.lock().await;
         match end.spec.purpose {
@@ -73,12 +98,11 @@ impl LocalNode {
                 tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "ending the sandbox");
             }
         }
-        let mut attempt = 0_u32;
-        while let Err(error) = self.tear_down(&end, &folder).await {
-            attempt += 1;
-            // The pause grows to a minute: what fails for long is not mended by haste.
-            tracing::error!(sandbox_id = %id, %error, attempt, "could not end the sandbox; trying again");
-            tokio::time::sleep(RETRY_PAUSE * attempt.min(60)).await;
+        let torn_down = self.tear_down_for_good(&end, &folder);
+        tokio::pin!(torn_down);
+        if timeout(END_LIMIT, &mut torn_down).await.is_err() {
+            tracing::error!(sandbox_id = %id, "the sandbox was killed {} s ago and is still there; the kernel's log may say why", END_LIMIT.as_secs());
+            torn_down.await;
         }
         self.pool.forget(id, reason);
         let purpose = match self.entries.lock().remove(id) {
@@ -148,7 +172,38 @@ impl LocalNode {
         }
     }
 
-    async fn tear_down(&self, end: &End, folder: &Folder) -> Result<()> {
+    /// Tries until nothing is left.
+    async fn tear_down_for_good(&self, end: &End, folder: &Folder) {
+        let mut waiting = Some(self.stuck_ends.watch(END_LIMIT));
+        let mut unwritten = u64::MAX;
+        let mut attempt = 0_u32;
+        while let Err(error) = self.tear_down(end, folder, &mut waiting).await {
+            attempt += 1;
+            // A disk that is slow to take what was written is not a kernel that is stuck.
+            let left = self.unwritten_bytes(end).await;
+            if waiting.is_some() && left > 0 && left < unwritten {
+                unwritten = left;
+                waiting = Some(self.stuck_ends.watch(END_LIMIT));
+            }
+            // The pause grows to a minute: what fails for long is not mended by haste.
+            tracing::error!(sandbox_id = %end.spec.id, %error, attempt, "could not end the sandbox; trying again");
+            tokio::time::sleep(RETRY_PAUSE * attempt.min(60)).await;
+        }
+    }
+
+    async fn unwritten_bytes(&self, end: &End) -> u64 {
+        match self.runtime(end.spec.tier) {
+            Ok(runtime) => runtime.unwritten_bytes(&end.spec.id).await,
+            Err(_) => 0,
+        }
+    }
+
+    async fn tear_down(
+        &self,
+        end: &End,
+        folder: &Folder,
+        waiting: &mut Option<WatchedEnd<'_>>,
+    ) -> Result<()> {
         let id = &end.spec.id;
         let (marking, mark) = (folder.clone(), end.clone());
         let running = blocking(move || {
@@ -162,6 +217,8 @@ impl LocalNode {
         .unwrap_or_default();
         let runtime = self.runtime(end.spec.tier)?;
         runtime.destroy(id, running.as_ref()).await?;
+        // Nothing runs any more; a disk that fails does not mean that the kernel is stuck.
+        *waiting = None;
         let (removing, ends, end) = (folder.clone(), self.ends.clone(), end.clone());
         blocking(move || {
             if is_recorded(&end) {

@@ -4,12 +4,11 @@ use std::{collections::HashMap, path::Path};
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    AddedLayer, Broken, DynStream, End, Error, LogEntry, MetricSample, Node, NodeEvent,
-    Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, StatusCache,
+    AddedLayer, Broken, BuildNode, DiskStream, DynStream, End, Error, LogEntry, MetricSample, Node,
+    NodeEvent, Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, StatusCache,
 };
 use soulbox_types::{
-    ENVD_PORT, EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, SandboxState,
-    TemplateId, UnixMillis,
+    EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, TemplateId, UnixMillis,
 };
 use tokio::sync::broadcast;
 
@@ -24,10 +23,6 @@ impl Node for LocalNode {
 
     fn retire(&self, build: &str) {
         self.retire_build(build);
-    }
-
-    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
-        in_task(self.owned()?.export_in_task(id.clone(), target.to_owned())).await
     }
 
     async fn create(&self, spec: SandboxSpec) -> Result<SandboxStatus> {
@@ -114,8 +109,8 @@ impl Node for LocalNode {
         in_task(self.owned()?.look_again_in_task(id.clone())).await
     }
 
-    async fn broken_disk(&self, id: &SandboxId) -> Result<std::fs::File> {
-        self.owned()?.open_broken_disk(id.clone()).await
+    async fn broken_disk(&self, id: &SandboxId) -> Result<DiskStream> {
+        self.owned()?.read_broken_disk(id.clone()).await
     }
 
     async fn discard(&self, id: &SandboxId) -> Result<()> {
@@ -150,27 +145,30 @@ impl Node for LocalNode {
     }
 
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
-        let (mut entries, envd) = {
+        let (notes, folder) = {
             let entries = self.entries.lock();
             let here = entries.get(id).filter(|e| e.is_shown());
             let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            // envd's own part cannot be had while it is paused: nobody inside would answer.
-            let envd = (entry.state() == SandboxState::Running)
-                .then(|| (entry.spec.tier, entry.spec.node_token.clone()));
-            (entry.notes(), envd)
+            (entry.notes(), entry.folder.clone())
         };
-        if let Some((tier, token)) = envd
-            && let Ok(runtime) = self.runtimes.get(tier)
-            && let Ok(stream) = runtime.dial(id, ENVD_PORT).await
-        {
-            entries.extend(logs::from_envd(stream, &token).await);
-        }
-        entries.sort_by_key(|e| e.at);
-        Ok(entries)
+        // What envd said until the last pause, and what it says now, if anybody answers.
+        let kept = self.kept_of_envd(id, folder).await?;
+        let said = match self.answering_envd(id) {
+            Some(envd) => envd.log().await,
+            None => Vec::new(),
+        };
+        Ok(logs::merged([notes, kept, said]))
     }
 
     fn events(&self) -> broadcast::Receiver<NodeEvent> {
         self.events.subscribe()
+    }
+}
+
+#[async_trait]
+impl BuildNode for LocalNode {
+    async fn export(&self, id: &SandboxId, target: &Path) -> Result<Vec<AddedLayer>> {
+        in_task(self.owned()?.export_in_task(id.clone(), target.to_owned())).await
     }
 }
 

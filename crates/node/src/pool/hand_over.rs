@@ -9,7 +9,12 @@ use tokio::{sync::watch, time::timeout};
 
 use super::warm::WarmReservation;
 use crate::{
-    LocalNode, creates::Create, entry::Entry, folder::Folder, local::blocking, metrics::History,
+    LocalNode,
+    creates::Create,
+    entry::{Entry, STARTED},
+    folder::Folder,
+    local::blocking,
+    metrics::History,
 };
 
 /// A member that is the user's in memory.
@@ -49,9 +54,11 @@ impl LocalNode {
                 }
                 // Not the user's end: theirs is about to be made.
                 self.make_nobodys(&spec.id);
-                self.finish(&spec.id, EndReason::Killed, "it cannot be used")
+                let ended = self
+                    .finish_or_leave(&spec.id, EndReason::Killed, "it cannot be used")
                     .await;
-                Ok(None)
+                // While it is there, none can be made under its id.
+                if ended { Ok(None) } else { Err(error) }
             }
         }
     }
@@ -187,7 +194,7 @@ impl LocalNode {
             // What it did while it waited is nobody's business.
             entry.history = History::default();
             entry.clear_notes();
-            entry.note(LogLevel::Info, "sandbox started");
+            entry.note(LogLevel::Info, STARTED);
             entry.status()
         };
         self.watch_over(id);

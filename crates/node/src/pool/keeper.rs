@@ -8,10 +8,7 @@ use std::{
 use soulbox_envd_client::{EnvdClient, RuntimeDial};
 use soulbox_runtime::{Error, PoolKey, Result, Stats};
 use soulbox_template::Template;
-use soulbox_types::{
-    Lifecycle, Limits, NetworkPolicy, Purpose, SandboxId, SandboxSpec, Secret, TenantId, Tier,
-    UnixMillis,
-};
+use soulbox_types::{Limits, Purpose, SandboxId, SandboxSpec, Secret, TenantId};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
@@ -22,7 +19,7 @@ use super::{
     Pool,
     config::LONGEST_CALM,
     pressure::{Memory, Pressure},
-    warm::{Made, Member, Starting},
+    warm::{Made, Making, Member, Starting},
 };
 use crate::{LocalNode, folder::Warm, local::blocking};
 
@@ -100,7 +97,7 @@ impl LocalNode {
 
     /// The last place on the machine is a user's.
     fn has_room(&self) -> bool {
-        self.free_places() > 1 && self.check_disk().is_ok()
+        self.free_sandboxes() > 1 && self.check_disk().is_ok()
     }
 
     fn has_memory_for(&self, key: &PoolKey) -> bool {
@@ -173,18 +170,19 @@ impl LocalNode {
         };
         let starting = pool.warm().start(&key, member);
         let made = self.make_member(&key, &spec, &starting, permit).await;
-        match &made {
-            Ok(()) => {}
+        let outcome = match &made {
+            Ok(()) => Making::Ready,
             Err(error @ Error::NoCapacity { .. }) => {
                 tracing::debug!(template = %key.template, %error, "no room for the pool");
+                Making::NoRoom
             }
             Err(error) => {
                 tracing::warn!(template = %key.template, %error, "no sandbox for the pool");
+                Making::Failed
             }
-        }
-        let is_ready = made.is_ok();
-        let became = pool.warm().made(&key, &starting, is_ready, Instant::now());
-        if is_ready && became == Made::Unwanted {
+        };
+        let became = pool.warm().made(&key, &starting, outcome, Instant::now());
+        if outcome == Making::Ready && became == Made::Unwanted {
             self.finish_nobodys(&spec.id, "not needed any more").await;
         }
     }
@@ -201,7 +199,7 @@ impl LocalNode {
         self.open_up_with_permit(spec, permit).await?;
         drop(capacity);
         if !starting.is_reserved() {
-            self.rehearse(spec).await;
+            self.warm_up(spec).await;
             self.sample(&spec.id).await;
             if let Some(stats) = self.last_stats_of(&spec.id) {
                 self.pool().warm().measured(key, stats.memory_bytes);
@@ -219,45 +217,31 @@ impl LocalNode {
 }
 
 impl LocalNode {
-    /// A template need not have what is rehearsed with: it is only slower then.
-    async fn rehearse(&self, spec: &SandboxSpec) {
+    /// A template need not have what is run for it: it is only slower then.
+    async fn warm_up(&self, spec: &SandboxSpec) {
         let Ok(runtime) = self.runtime(spec.tier) else {
             return;
         };
         let dial = RuntimeDial::new(runtime, spec.id.clone());
         if let Err(error) = EnvdClient::new(Arc::new(dial), spec).warm_up().await {
-            tracing::debug!(sandbox_id = %spec.id, %error, "its first start was not rehearsed");
+            tracing::debug!(sandbox_id = %spec.id, %error, "it was not warmed up");
         }
     }
 }
 
 fn spec_of(id: SandboxId, key: &PoolKey, template: &Template) -> SandboxSpec {
-    let now = UnixMillis::now();
     #[expect(clippy::expect_used, reason = "a constant")]
     let tenant: TenantId = NOBODY.parse().expect("a UUID");
     SandboxSpec {
         id,
-        tenant,
-        tier: Tier::default(),
-        template: key.template.clone(),
         build: key.build.clone(),
         purpose: Purpose::Warm,
-        snapshot: None,
-        volumes: Vec::new(),
-        alias: None,
         limits: Limits {
             disk_mib: key.disk_mib,
             ..template.limits
         },
-        env: [].into(),
-        metadata: [].into(),
-        network: NetworkPolicy::default(),
-        lifecycle: Lifecycle::default(),
         // Nobody knows it, so nobody inside or outside can use envd before it is somebody's.
         access_token: Some(Secret::random()),
-        traffic_token: None,
-        node_token: Secret::random(),
-        created_at: now,
-        deadline: now.plus(FOREVER),
+        ..SandboxSpec::new(tenant, key.template.clone(), FOREVER)
     }
 }

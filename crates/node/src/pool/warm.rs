@@ -18,8 +18,10 @@ use super::{PoolConfig, PoolStats, demand::Demand};
 /// After a failure the next attempt waits, twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// Users go first, or the machine is full: nothing is wrong with the kind.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(250);
 
-/// Of all places, those that a kind may have for members of which nobody knows whether they get
+/// Of all warm sandboxes, the part that a kind may have in members of which nobody knows whether they get
 /// ready.
 const UNPROVEN_PART: usize = 4;
 const LEAST_UNPROVEN: usize = 2;
@@ -49,6 +51,15 @@ impl Starting {
     pub(super) fn is_reserved(&self) -> bool {
         self.reserved.load(Ordering::SeqCst)
     }
+}
+
+/// What came of making one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Making {
+    Ready,
+    /// It was not begun, since others go first.
+    NoRoom,
+    Failed,
 }
 
 /// What becomes of a member whose making is over.
@@ -260,13 +271,15 @@ impl WarmPool {
         &mut self,
         key: &PoolKey,
         starting: &Arc<Starting>,
-        is_ready: bool,
+        outcome: Making,
         now: Instant,
     ) -> Made {
-        if !is_ready {
-            self.failed(key, now);
-        } else if let Some(kind) = self.kinds.get_mut(key) {
-            kind.gets_ready = true;
+        let is_ready = outcome == Making::Ready;
+        match (outcome, self.kinds.get_mut(key)) {
+            (Making::Failed, _) => self.failed(key, now),
+            (Making::Ready, Some(kind)) => kind.gets_ready = true,
+            (Making::NoRoom, Some(kind)) => kind.not_before = now.checked_add(NO_ROOM_PAUSE),
+            (Making::Ready | Making::NoRoom, None) => {}
         }
         if starting.is_reserved() {
             if is_ready {
@@ -291,6 +304,7 @@ impl WarmPool {
         Made::Ready
     }
 
+    /// One of this kind could not be made or used; the next attempt waits longer than the last.
     pub(super) fn failed(&mut self, key: &PoolKey, now: Instant) {
         if let Some(kind) = self.kinds.get_mut(key) {
             let pause = FIRST_PAUSE * 2_u32.saturating_pow(kind.failures.min(16));
@@ -387,7 +401,7 @@ impl WarmPool {
             if kind.not_before.is_some_and(|time| now < time) {
                 return None;
             }
-            // One that never gets ready must not take the places of others.
+            // One that never gets ready must not keep others out.
             if !kind.gets_ready && kind.making >= unproven {
                 return None;
             }

@@ -12,7 +12,7 @@ mod snapshots;
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use soulbox_node::{LocalNode, NodeConfig};
-use soulbox_runtime::{Error, Node, NodeEvent};
+use soulbox_runtime::{BuildNode, Error, Node, NodeEvent};
 use soulbox_types::{
     EndReason, Lifecycle, NetworkPolicy, OnTimeout, PauseMode, Purpose, SandboxId, SandboxSpec,
     SandboxState, TemplateId, UnixMillis,

@@ -9,7 +9,7 @@ use soulbox_types::{
 
 use crate::{
     Model, ServerRun,
-    known::{Create, Known, Told},
+    known::{Create, Known, Reported},
 };
 
 const LONG: Duration = Duration::from_hours(1);
@@ -86,7 +86,7 @@ impl Model {
         let run = if soon {
             Duration::from_millis(1 + self.dice.next() % 3)
         } else {
-            // Each is another one, so that they can be told apart.
+            // Each is another one, so that they can be reported apart.
             LONG + Duration::from_millis(self.dice.next() % 1_000_000)
         };
         UnixMillis::now().plus(run)
@@ -129,15 +129,15 @@ impl Model {
                 known.may_be.insert((*keep).into());
             }
             Call::Resume(deadline, want) => {
-                known.may_be.insert(Told::Running);
+                known.may_be.insert(Reported::Running);
                 let from_files = *want == PauseMode::Filesystem || known.died;
-                if from_files && known.may_be(Told::Memory) {
-                    known.may_be.insert(Told::Files);
+                if from_files && known.may_be(Reported::Memory) {
+                    known.may_be.insert(Reported::Files);
                 }
                 known.deadlines.push(*deadline);
             }
             Call::Kill => {
-                known.may_be.insert(Told::Gone);
+                known.may_be.insert(Reported::Gone);
                 known.may_end.insert(EndReason::Killed.as_str());
             }
             Call::SetDeadline(deadline) => known.deadlines.push(*deadline),
@@ -169,20 +169,20 @@ impl Model {
             (Call::Create(_), Ok(())) => {
                 known.create = Create::Acknowledged;
                 if known.may_end.is_empty() {
-                    known.may_be.remove(&Told::Gone);
+                    known.may_be.remove(&Reported::Gone);
                 }
             }
             (Call::Create(_), Err(_)) => {
                 known.create = Create::Refused;
-                known.may_be = [Told::Gone].into();
+                known.may_be = [Reported::Gone].into();
             }
             // Its time may have been over after it was asked for, and before that was done.
-            (Call::Resume(_, PauseMode::Filesystem), Err(_)) if known.may_be(Told::Memory) => {
-                known.may_be.insert(Told::Files);
+            (Call::Resume(_, PauseMode::Filesystem), Err(_)) if known.may_be(Reported::Memory) => {
+                known.may_be.insert(Reported::Files);
             }
             // Before its create has begun there is nothing to kill.
             (Call::Kill, Ok(())) if known.create == Create::Acknowledged => {
-                known.may_be = [Told::Gone].into();
+                known.may_be = [Reported::Gone].into();
             }
             _ => {}
         }
@@ -191,7 +191,7 @@ impl Model {
         }
         match (call, result) {
             (Call::Pause(keep), Ok(())) => known.may_be = [keep.into()].into(),
-            (Call::Resume(..), Ok(())) => known.may_be = [Told::Running].into(),
+            (Call::Resume(..), Ok(())) => known.may_be = [Reported::Running].into(),
             (Call::SetDeadline(deadline), Ok(())) => known.deadlines = vec![deadline],
             _ => {}
         }

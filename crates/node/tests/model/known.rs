@@ -7,14 +7,14 @@ use soulbox_types::{EndReason, OnTimeout, PauseMode, SandboxId, SandboxState, Un
 
 /// What the node says of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Told {
+pub(crate) enum Reported {
     Running,
     Memory,
     Files,
     Gone,
 }
 
-impl From<PauseMode> for Told {
+impl From<PauseMode> for Reported {
     fn from(kept: PauseMode) -> Self {
         match kept {
             PauseMode::Memory => Self::Memory,
@@ -23,7 +23,7 @@ impl From<PauseMode> for Told {
     }
 }
 
-impl Told {
+impl Reported {
     /// `None` while it is on its way from one state to another.
     pub(crate) fn by(node: &impl Node, id: &SandboxId) -> Option<Self> {
         match node.get(id).map(|status| status.state) {
@@ -48,7 +48,7 @@ pub(crate) struct Known {
     pub(crate) create: Create,
     pub(crate) on_timeout: OnTimeout,
     /// What was answered, and what was asked for since.
-    pub(crate) may_be: BTreeSet<Told>,
+    pub(crate) may_be: BTreeSet<Reported>,
     pub(crate) may_end: BTreeSet<&'static str>,
     pub(crate) deadlines: Vec<UnixMillis>,
     /// Calls under way, and since everything was quiet.
@@ -74,7 +74,7 @@ impl Known {
         Self {
             create: Create::Asked,
             on_timeout,
-            may_be: [Told::Gone, Told::Running].into(),
+            may_be: [Reported::Gone, Reported::Running].into(),
             may_end: BTreeSet::new(),
             deadlines: vec![deadline],
             in_flight: 0,
@@ -94,13 +94,13 @@ impl Known {
         self.postponed || self.deadlines.iter().any(|deadline| *deadline <= now)
     }
 
-    pub(crate) fn may_be(&self, told: Told) -> bool {
-        let by_itself = match (self.on_timeout, told) {
-            (OnTimeout::Kill, Told::Gone) => true,
-            (OnTimeout::Pause(kept), told) => told == kept.into(),
+    pub(crate) fn may_be(&self, reported: Reported) -> bool {
+        let by_itself = match (self.on_timeout, reported) {
+            (OnTimeout::Kill, Reported::Gone) => true,
+            (OnTimeout::Pause(kept), reported) => reported == kept.into(),
             _ => false,
         };
-        self.may_be.contains(&told) || (by_itself && self.is_expired())
+        self.may_be.contains(&reported) || (by_itself && self.is_expired())
     }
 
     pub(crate) fn may_end(&self, reason: EndReason) -> bool {
@@ -111,17 +111,17 @@ impl Known {
     }
 
     /// Everything is quiet, and this is what it is.
-    pub(crate) fn settled(&mut self, told: Told, deadline: UnixMillis) {
-        self.postponed = told == Told::Running && self.is_expired();
-        self.may_be = [told].into();
+    pub(crate) fn settled(&mut self, reported: Reported, deadline: UnixMillis) {
+        self.postponed = reported == Reported::Running && self.is_expired();
+        self.may_be = [reported].into();
         self.may_end.clear();
         self.deadlines = vec![deadline];
         self.calls = 0;
         self.disturbed = false;
         self.unrecorded = false;
         self.crashed = false;
-        self.died &= told == Told::Memory;
-        self.rebooted &= told == Told::Files;
+        self.died &= reported == Reported::Memory;
+        self.rebooted &= reported == Reported::Files;
         if self.create == Create::Asked {
             self.create = Create::Acknowledged;
         }
@@ -130,7 +130,7 @@ impl Known {
     /// Its first process was killed by somebody.
     pub(crate) fn died(&mut self) {
         (self.disturbed, self.died) = (true, true);
-        self.may_be.extend([Told::Gone, Told::Files]);
+        self.may_be.extend([Reported::Gone, Reported::Files]);
         self.may_end.insert(EndReason::Died.as_str());
     }
 
@@ -138,34 +138,34 @@ impl Known {
     pub(crate) fn server_crashed(&mut self) {
         self.in_flight = 0;
         self.crashed = true;
-        for by_itself in [Told::Memory, Told::Files] {
+        for by_itself in [Reported::Memory, Reported::Files] {
             if self.may_be(by_itself) {
                 self.may_be.insert(by_itself);
             }
         }
         if self.died {
             // Whoever looks for them finds that they are gone.
-            self.may_be.insert(Told::Files);
+            self.may_be.insert(Reported::Files);
         }
         self.disturbed = true;
         self.ends.clear();
         if self.unrecorded {
             // Why it ended was in memory only.
             self.may_end.insert(EndReason::Died.as_str());
-            // An end that nobody was told of, and that could not be recorded, is none of one that
+            // An end that nobody was reported of, and that could not be recorded, is none of one that
             // was paused: its files are there.
-            if self.may_be.contains(&Told::Gone) && self.may_be.len() > 1 {
-                self.may_be.insert(Told::Files);
+            if self.may_be.contains(&Reported::Gone) && self.may_be.len() > 1 {
+                self.may_be.insert(Reported::Files);
             }
         }
     }
 
     pub(crate) fn machine_rebooted(&mut self) {
-        if self.may_be.remove(&Told::Memory) {
-            self.may_be.insert(Told::Files);
+        if self.may_be.remove(&Reported::Memory) {
+            self.may_be.insert(Reported::Files);
         }
-        if self.may_be.remove(&Told::Running) {
-            self.may_be.insert(Told::Files);
+        if self.may_be.remove(&Reported::Running) {
+            self.may_be.insert(Reported::Files);
             self.rebooted = true;
         }
     }

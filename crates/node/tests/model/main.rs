@@ -1,7 +1,7 @@
 //! Random interleavings of everything that can happen to sandboxes, over the real node with a
 //! runtime that knows what really is. See docs/lifecycle.md.
 //!
-//! - what is told is what is
+//! - what is reported is what is
 //! - a disk has at most one tree of processes, and is what it was when it is used again
 //! - a sandbox ends once, for one reason
 //! - whatever runs has a deadline that ends it
@@ -34,7 +34,7 @@ use tokio::{sync::broadcast, task::JoinSet};
 use calls::Answer;
 use dice::Dice;
 use disk::Disk;
-use known::{Create, Known, Told};
+use known::{Create, Known, Reported};
 use world::{ModelRuntime, World};
 
 const STEPS: usize = 100_000;
@@ -277,7 +277,7 @@ impl Model {
         std::thread::sleep(Duration::from_micros(200));
     }
 
-    /// Compares what is told with what is and with what was answered.
+    /// Compares what is reported with what is and with what was answered.
     async fn look(&mut self, run: &ServerRun) -> Result<(), String> {
         if let Some(wrong) = self.world.wrongs().first() {
             self.fail(wrong);
@@ -291,24 +291,25 @@ impl Model {
             .collect();
         let mut gone = Vec::new();
         for (id, known) in &self.known {
-            let told = Told::by(&*run.node, id);
-            let told = told.ok_or_else(|| format!("{id} is in no state"))?;
-            self.compare_with_truth(id, known, told)?;
-            if !known.may_be(told) {
+            let reported = Reported::by(&*run.node, id);
+            let reported = reported.ok_or_else(|| format!("{id} is in no state"))?;
+            self.compare_with_truth(id, known, reported)?;
+            if !known.may_be(reported) {
                 return Err(format!(
-                    "{id} is told as {told:?} and may be {:?}",
+                    "{id} is reported as {reported:?} and may be {:?}",
                     known.may_be
                 ));
             }
             let deadline = run.node.get(id).map(|status| status.spec.deadline);
-            if told == Told::Running && deadline.is_some_and(|end| end <= UnixMillis::now()) {
+            if reported == Reported::Running && deadline.is_some_and(|end| end <= UnixMillis::now())
+            {
                 return Err(format!("{id} runs past its deadline"));
             }
-            if told == Told::Gone {
+            if reported == Reported::Gone {
                 self.check_end(id, known, ends.get(id).copied())?;
                 gone.push(id.clone());
             } else if !known.ends.is_empty() {
-                return Err(format!("{id} has ended and is {told:?}"));
+                return Err(format!("{id} has ended and is {reported:?}"));
             }
         }
         for status in run.node.list() {
@@ -316,19 +317,22 @@ impl Model {
                 return Err(format!("nobody asked for {}", status.spec.id));
             }
         }
-        let (told, copied) = (all(run.node.statuses()), all(&run.copy));
-        if told != copied {
-            return Err(format!("{told:?} are told, and {copied:?} elsewhere"));
+        let (reported, copied) = (all(run.node.statuses()), all(&run.copy));
+        if reported != copied {
+            return Err(format!(
+                "{reported:?} are reported, and {copied:?} elsewhere"
+            ));
         }
         self.look_at_snapshots(run)?;
         for (id, known) in &mut self.known {
-            if let (Some(told), Some(status)) = (Told::by(&*run.node, id), run.node.get(id)) {
+            if let (Some(reported), Some(status)) = (Reported::by(&*run.node, id), run.node.get(id))
+            {
                 let deadline = status.spec.deadline;
                 let moved = known.is_expired() || known.disturbed || known.calls > 1;
                 if !moved && !known.deadlines.contains(&deadline) {
                     return Err(format!("{id} has another deadline than was answered"));
                 }
-                known.settled(told, deadline);
+                known.settled(reported, deadline);
             }
         }
         for id in gone {
@@ -338,16 +342,21 @@ impl Model {
         Ok(())
     }
 
-    fn compare_with_truth(&self, id: &SandboxId, known: &Known, told: Told) -> Result<(), String> {
+    fn compare_with_truth(
+        &self,
+        id: &SandboxId,
+        known: &Known,
+        reported: Reported,
+    ) -> Result<(), String> {
         let frozen = self.world.frozen(id);
-        let is_true = match told {
-            Told::Running => frozen == Some(false),
-            Told::Memory => frozen == Some(true) || (known.died && frozen.is_none()),
-            Told::Files | Told::Gone => frozen.is_none(),
+        let is_true = match reported {
+            Reported::Running => frozen == Some(false),
+            Reported::Memory => frozen == Some(true) || (known.died && frozen.is_none()),
+            Reported::Files | Reported::Gone => frozen.is_none(),
         };
         if !is_true {
             return Err(format!(
-                "{id} is told as {told:?}, but its processes are {}",
+                "{id} is reported as {reported:?}, but its processes are {}",
                 match frozen {
                     None => "not there",
                     Some(true) => "frozen",
@@ -356,14 +365,16 @@ impl Model {
             ));
         }
         let folder = self.disk.path().join("sandboxes").join(id.as_str());
-        if (told == Told::Gone) == folder.exists() {
-            return Err(format!("{id} is told as {told:?}, but its folder is not"));
+        if (reported == Reported::Gone) == folder.exists() {
+            return Err(format!(
+                "{id} is reported as {reported:?}, but its folder is not"
+            ));
         }
         // What the next start will go by.
         let is_paused = folder.join("paused.json").exists();
-        let unwritten = known.rebooted && told == Told::Files;
-        if is_paused != matches!(told, Told::Memory | Told::Files) && !unwritten {
-            return Err(format!("{id} is told as {told:?}, but not on disk"));
+        let unwritten = known.rebooted && reported == Reported::Files;
+        if is_paused != matches!(reported, Reported::Memory | Reported::Files) && !unwritten {
+            return Err(format!("{id} is reported as {reported:?}, but not on disk"));
         }
         Ok(())
     }
@@ -381,7 +392,7 @@ impl Model {
             self.fail(&format!("{id} has ended {} times", known.ends.len()));
         }
         if !known.crashed && known.ends.is_empty() {
-            return Err(format!("nobody was told that {id} has ended"));
+            return Err(format!("nobody was reported that {id} has ended"));
         }
         let Some(reason) = end else {
             let lost_with_memory = known.crashed && known.unrecorded;
@@ -399,7 +410,7 @@ impl Model {
             ));
         }
         match known.ends.first() {
-            Some(told) if *told != reason => Err(format!("{id} has two reasons")),
+            Some(reported) if *reported != reason => Err(format!("{id} has two reasons")),
             _ => Ok(()),
         }
     }

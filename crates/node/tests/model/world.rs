@@ -146,7 +146,7 @@ impl Runtime for ModelRuntime {
         let disk = world.disk(id);
         match new.origin.disk {
             Disk::Fresh => std::fs::write(&disk, id.as_str()).map_err(|e| Error::io("disk", e))?,
-            Disk::Kept => {
+            Disk::Existing => {
                 let found = std::fs::read_to_string(&disk).unwrap_or_default();
                 if found != id.as_str() {
                     world.wrong(format!("the disk of {id} holds {found:?}"));

@@ -95,6 +95,32 @@ fn one_that_cannot_be_handed_over_is_made_anew_under_the_same_id() {
 }
 
 #[test]
+fn one_that_can_neither_be_handed_over_nor_be_ended_is_no_sandbox_and_says_why() {
+    let world = World::new();
+    let server = world.server(1);
+    server.run(async {
+        world.fill(&server, 1).await;
+        let gate = Arc::new(Notify::new());
+        *world.machine.fail_inits.lock() = true;
+        *world.machine.end_gate.lock() = Some(Arc::clone(&gate));
+        let failed = world.create(&server).await.unwrap_err();
+        let Error::Start { step, .. } = &failed else {
+            panic!("{failed}");
+        };
+        assert_eq!(step, "envd's settings");
+        assert!(server.node.list().is_empty());
+
+        *world.machine.fail_inits.lock() = false;
+        *world.machine.end_gate.lock() = None;
+        gate.notify_waiters();
+        server
+            .until(|_| !world.machine.destroyed.lock().is_empty())
+            .await;
+        world.create(&server).await.unwrap();
+    });
+}
+
+#[test]
 fn a_reservation_that_nobody_uses_ends_the_sandbox() {
     let world = World::new();
     let server = world.server_with(2, "current", |mut config| {

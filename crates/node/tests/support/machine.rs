@@ -18,11 +18,12 @@ use hyper::{Request, Response, StatusCode, body::Bytes, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use soulbox_node::{
-    AdmissionConfig, Gauge, Level, LocalNode, NodeConfig, PoolConfig, Reading, Resource,
+    AdmissionConfig, Gauge, KernelMemory, Level, LocalNode, NodeConfig, PoolConfig, Reading,
+    Resource,
 };
 use soulbox_runtime::{
-    AddedLayer, Adopted, DynStream, Error, Exit, NewSandbox, Result, Running, Runtime, Started,
-    Stats,
+    AddedLayer, Adopted, DynStream, Error, Exit, NewSandbox, Result, Running, Runtime,
+    SocketMemory, Started, Stats,
 };
 use soulbox_template::{Template, Templates};
 use soulbox_types::{
@@ -48,6 +49,8 @@ pub(crate) struct Machine {
     /// It was started anew: nothing that ran before does.
     pub(crate) rebooted: Mutex<bool>,
     pub(crate) fail_destroys: Mutex<bool>,
+    /// When set, ends wait for it: the kernel does not finish what was killed.
+    pub(crate) end_gate: Mutex<Option<Arc<Notify>>>,
     pub(crate) fail_pauses: Mutex<bool>,
     pub(crate) fail_stops: Mutex<Option<Fails>>,
     /// When set, pauses and resumes wait for it after they have done their work.
@@ -69,6 +72,10 @@ pub(crate) struct Machine {
     /// When set, envd does not answer.
     pub(crate) mute: Mutex<bool>,
     pub(crate) memory_bytes: Mutex<u64>,
+    /// What sockets hold; `None`: this tier cannot tell.
+    pub(crate) sockets: Mutex<HashMap<SandboxId, Option<SocketMemory>>>,
+    /// How much these hold is never told.
+    pub(crate) slow_sockets: Mutex<HashSet<SandboxId>>,
     pub(crate) slots: Mutex<PreparedSlots>,
     pub(crate) folder: Mutex<PathBuf>,
 }
@@ -267,6 +274,20 @@ impl Runtime for MemoryRuntime {
         })
     }
 
+    async fn socket_memory(&self, id: &SandboxId) -> Result<SocketMemory> {
+        let slow = self.0.slow_sockets.lock().contains(id);
+        if slow {
+            std::future::pending::<()>().await;
+        }
+        let held = self.0.sockets.lock().get(id).copied();
+        held.unwrap_or(Some(SocketMemory {
+            bytes: 0,
+            sockets: 0,
+            complete: true,
+        }))
+        .ok_or_else(|| self.unsupported("the memory of its sockets"))
+    }
+
     async fn wait(&self, id: &SandboxId) -> Result<Exit> {
         let death = self.0.alive.lock().get(id).map(watch::Sender::subscribe);
         if let Some(mut death) = death {
@@ -280,6 +301,10 @@ impl Runtime for MemoryRuntime {
     async fn destroy(&self, id: &SandboxId, _running: Option<&Running>) -> Result<()> {
         if *self.0.fail_destroys.lock() {
             return Err(Error::io("destroy", std::io::Error::other("out of files")));
+        }
+        let gate = self.0.end_gate.lock().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
         }
         self.0.alive.lock().remove(id);
         self.0.destroyed.lock().push(id.clone());
@@ -327,6 +352,7 @@ pub(crate) struct FakeMemory {
     /// Each sandbox uses so much.
     pub(crate) each_mib: u64,
     pub(crate) machine: Arc<Machine>,
+    pub(crate) kernel: Mutex<Option<KernelMemory>>,
 }
 
 impl FakeMemory {
@@ -337,6 +363,7 @@ impl FakeMemory {
             looks: AtomicU64::new(0),
             each_mib: 0,
             machine: Arc::clone(machine),
+            kernel: Mutex::new(None),
         })
     }
 
@@ -358,6 +385,10 @@ impl Gauge for FakeMemory {
                 bound: self.bound_mib << 20,
             }],
         }
+    }
+
+    fn kernel_memory(&self) -> Option<KernelMemory> {
+        *self.kernel.lock()
     }
 }
 

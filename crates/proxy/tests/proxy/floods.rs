@@ -112,30 +112,35 @@ async fn endless_trailers_and_chunk_extensions_are_cut() {
     }
 }
 
-/// Bodies in chunks of one byte come whole, but not faster than anybody needs.
+/// Bodies in small chunks come whole, but not faster than anybody needs. No size is free: chunks of
+/// 513 bytes once were.
 #[tokio::test]
-async fn tiny_chunks_are_slowed_down_and_all_arrive() {
+async fn small_chunks_are_slowed_down_and_all_arrive() {
     const CHUNKS: usize = 3_000;
-    let mut config = ProxyConfig::new("sbx.localhost");
-    config.small_chunks_per_second = 1_000;
-    let world = world_with(config).await;
-    let body = "1\r\nx\r\n".repeat(CHUNKS);
-    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    world.canned(8080, format!("{head}{body}0\r\n\r\n")).await;
-    let io = TokioIo::new(world.connect().await);
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    let request = Request::get(format!("http://{}/", host()))
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let answer = within(sender.send_request(request)).await.unwrap();
-    let body = tokio::time::timeout(Duration::from_mins(1), answer.into_body().collect());
-    let body = body.await.unwrap().unwrap().to_bytes();
-    assert_eq!(body.len(), CHUNKS);
-    let slowed = world.proxy.counters().snapshot().slowed;
-    assert!(slowed > 0);
+    for size in [1, 513, 1025] {
+        let mut config = ProxyConfig::new("sbx.localhost");
+        config.small_chunks_per_second = 1_000;
+        let world = world_with(config).await;
+        let chunk = format!("{size:x}\r\n{}\r\n", "x".repeat(size));
+        let body = chunk.repeat(CHUNKS);
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        world.canned(8080, format!("{head}{body}0\r\n\r\n")).await;
+        let io = TokioIo::new(world.connect().await);
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        let request = Request::get(format!("http://{}/", host()))
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        let answer = within(sender.send_request(request)).await.unwrap();
+        let body = tokio::time::timeout(Duration::from_mins(1), answer.into_body().collect());
+        let body = body.await.unwrap().unwrap().to_bytes();
+        assert_eq!(body.len(), CHUNKS * size);
+        let slowed = world.proxy.counters().snapshot().slowed;
+        assert!(slowed > 0, "chunks of {size} bytes were free");
+    }
 }
 
 /// The same in the other direction.

@@ -7,6 +7,7 @@
 
 mod floods;
 mod ingress;
+mod ports;
 mod routing;
 mod stream_limits;
 mod streaming;

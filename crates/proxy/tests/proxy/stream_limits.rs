@@ -57,7 +57,7 @@ async fn a_stream_beyond_the_limit_is_refused_with_retry_after() {
     );
     assert!(answer.ends_with(r#""code":503}"#), "{answer}");
     let counters = world.proxy.counters().snapshot();
-    assert_eq!((counters.crowded_out, counters.open), (1, 1));
+    assert_eq!((counters.streams_refused, counters.open), (1, 1));
     drop(open);
 }
 

@@ -7,7 +7,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig};
+use soulbox_proxy::{ClientConnection, Proxy, ProxyConfig, asks_for_port};
 use soulbox_runtime::{Node, Waker};
 use soulbox_testkit::MemoryNode;
 use soulbox_types::{EndReason, Lifecycle, SandboxId, SandboxSpec, Secret};
@@ -83,11 +83,16 @@ async fn world_of(node: Arc<MemoryNode>, proxy: Proxy) -> World {
                     tls: false,
                 });
                 async move {
-                    assert!(
-                        proxy.claims(&request),
-                        "every request here is for the proxy"
-                    );
-                    Ok::<_, std::convert::Infallible>(proxy.handle(request).await)
+                    // As the API's route does it for the owner.
+                    let port = request.uri().path().strip_prefix("/owned-port/");
+                    let answer = if let Some(port) = port.and_then(|port| port.parse().ok()) {
+                        assert!(asks_for_port(request.version(), request.headers()));
+                        proxy.tunnel(id(), port, request).await
+                    } else {
+                        assert!(proxy.claims(&request), "this request is not for the proxy");
+                        proxy.handle(request).await
+                    };
+                    Ok::<_, std::convert::Infallible>(answer)
                 }
             });
             tokio::spawn(async move {

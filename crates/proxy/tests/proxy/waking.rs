@@ -1,9 +1,9 @@
 //! Paused sandboxes: streams are cut, and the right traffic wakes them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use soulbox_runtime::{Node, NotWoken, Waker};
+use soulbox_runtime::{Error, Node, NotWoken, Waker};
 use soulbox_types::{PauseMode, SandboxId, SandboxState, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -107,5 +107,30 @@ async fn traffic_does_not_wake_one_whose_owner_has_as_many_as_allowed() {
         answer.contains("as many running ones as allowed"),
         "{answer}"
     );
+    assert!(!runs(&world));
+}
+
+/// The machine under it ends no processes.
+#[derive(Debug)]
+struct Stuck;
+
+#[async_trait]
+impl Waker for Stuck {
+    async fn wake(&self, _: &SandboxId, _: UnixMillis) -> Result<(), NotWoken> {
+        Err(NotWoken::Node(Error::KernelStuck {
+            ends: 4,
+            longest: Duration::from_secs(31),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn traffic_to_a_machine_that_is_stuck_is_told_so() {
+    let world = world_with_waker(Arc::new(Stuck)).await;
+    world.canned(8080, OK).await;
+    world.node.pause(&id(), PauseMode::Memory).await.unwrap();
+    let answer = ask(&world, 8080, "").await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("its operator"), "{answer}");
     assert!(!runs(&world));
 }

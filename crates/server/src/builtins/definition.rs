@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::values::Values;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Definition {
@@ -17,6 +19,9 @@ pub(super) struct Definition {
     pub(super) base: BaseDefinition,
     #[serde(default)]
     pub(super) env: BTreeMap<String, String>,
+    /// For the steps of this definition and of the one that it stands on, in that one's place.
+    #[serde(default)]
+    pub(super) values: Values,
     #[serde(default)]
     pub(super) steps: Vec<StepDefinition>,
     pub(super) start: Option<String>,

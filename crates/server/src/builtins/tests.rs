@@ -34,9 +34,29 @@ fn a_definition_begins_with_the_steps_of_the_one_that_it_stands_on() {
     assert!(interpreter.steps.starts_with(&debian.steps));
     assert!(interpreter.steps.len() > debian.steps.len());
     assert!(debian.start.is_none() && interpreter.start.is_some());
-    let r = named(&all, "code-interpreter-r");
-    assert_eq!(r.start, interpreter.start);
-    assert_eq!(r.limits, interpreter.limits);
+    let slim = named(&all, "code-interpreter-slim");
+    assert_eq!(slim.start, interpreter.start);
+    assert_eq!(slim.limits, interpreter.limits);
+}
+
+#[test]
+fn a_definition_has_values_of_its_own_for_the_steps_below() {
+    let all = load();
+    let steps = |name| format!("{:?}", named(&all, name).steps);
+    let (slim, whole) = (steps("code-interpreter-slim"), steps("code-interpreter-v1"));
+    assert!(slim.contains("fonts-noto-cjk") && whole.contains("fonts-noto-cjk"));
+    assert!(!slim.contains("openjdk") && whole.contains("openjdk"));
+    assert!(!slim.contains("@packages@") && !whole.contains("@packages@"));
+}
+
+#[test]
+fn a_value_that_no_step_has_a_place_for_is_a_mistake() {
+    let run = step(StepKind::Run, vec!["apt-get install @packages@".to_owned()]);
+    let values = |name: &str| Values::from([(name.to_owned(), "hello".to_owned())]);
+    let filled = fill(std::slice::from_ref(&run), &values("packages")).unwrap();
+    assert_eq!(filled[0].args, ["apt-get install hello"]);
+    let error = fill(&[run], &values("package")).unwrap_err();
+    assert_eq!(error.to_string(), "no step has @package@");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use soulbox_proxy::{Body, ClientConnection};
 use tower::ServiceExt;
 
+use super::Transport;
 use crate::dispatch::Dispatch;
 
 #[derive(Debug, Clone)]
@@ -20,9 +21,10 @@ impl Handler {
         &self,
         request: Request<Incoming>,
         client: ClientConnection,
+        transport: Transport,
     ) -> Response<Body> {
         match self {
-            Self::Clients(dispatch) => dispatch.handle(request, client).await,
+            Self::Clients(dispatch) => dispatch.handle(request, client, transport).await,
             Self::Operators(router) => {
                 let answer = router.clone().oneshot(request).await;
                 let response = answer.unwrap_or_else(|never| match never {});

@@ -18,6 +18,9 @@ use super::{
     limiter::{ConnectionHandle, ConnectionPermit, InFlight},
 };
 
+/// The type of the first record of a TLS connection, and no letter of any HTTP method.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 #[derive(Debug)]
 pub(super) struct LimitedSocket {
     // In this order: the descriptor is closed before the permit is given back.
@@ -44,6 +47,15 @@ impl LimitedSocket {
 
     pub(super) fn handle(&self) -> ConnectionHandle {
         self.permit.handle().clone()
+    }
+
+    /// Whether the client begins a TLS handshake. Takes nothing out of the socket.
+    pub(super) async fn begins_tls(&self) -> io::Result<bool> {
+        let mut first = [0];
+        match self.socket.peek(&mut first).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(first[0] == TLS_HANDSHAKE),
+        }
     }
 
     fn check(

@@ -242,6 +242,28 @@ async fn over_tls_http2_and_http1_reach_both() {
     assert!(raw(stream, &sandbox, "/").await.ends_with("inside"));
 }
 
+/// Clients build `http://` out of a host name with a port (openai-agents, agno).
+#[tokio::test]
+async fn plain_http_on_the_port_for_tls_reaches_sandboxes_and_is_redirected_to_the_api() {
+    let world = world();
+    world.inside(8080, OK).await;
+    let address = world.addresses.https.unwrap();
+    let plain = || TcpStream::connect(address);
+    let sandbox = format!("8080-{ID}.sbx.localhost:{}", address.port());
+    let answer = raw(plain().await.unwrap(), &sandbox, "/").await;
+    assert!(answer.ends_with("inside"), "{answer}");
+
+    // A key that works without TLS would never be noticed, nor would envd's token.
+    for name in ["api".to_owned(), format!("49983-{ID}")] {
+        let host = format!("{name}.sbx.localhost:{}", address.port());
+        let answer = raw(plain().await.unwrap(), &host, "/health?a=b").await;
+        assert!(answer.starts_with("HTTP/1.1 308 "), "{answer}");
+        let location = format!("location: https://{host}/health?a=b\r\n");
+        assert!(answer.to_lowercase().contains(&location), "{answer}");
+        assert!(answer.contains("speaks HTTPS"), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn handlers_find_the_host_of_an_http2_request_in_its_header() {
     let world = world();

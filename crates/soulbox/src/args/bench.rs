@@ -155,7 +155,7 @@ fn sandboxes(text: &str) -> Result<u32, String> {
 fn sandbox_count(text: &str, least: u32) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(number) if number > MOST_SANDBOXES => Err(format!(
-            "one server has places for {MOST_SANDBOXES} sandboxes at the same time"
+            "one server runs at most {MOST_SANDBOXES} sandboxes at the same time"
         )),
         Ok(number) if number >= least => Ok(number),
         _ => Err(format!("choose between {least} and {MOST_SANDBOXES}")),

@@ -6,8 +6,12 @@ use super::ServerArgs;
 
 /// Copy files and folders into, out of and between sandboxes.
 ///
-/// As with `cp -r`: into a folder that is there, or as a new name. `SRC/.` means what is in the
-/// folder, `-` standard input or output. Folders need `tar` in the sandbox.
+/// As with `cp -r` and `docker cp`: into a folder that is there, or as a new name. `SRC/.` means
+/// what is in the folder, `-` standard input or output. Folders need `tar` in the sandbox.
+///
+/// Inside, copies belong to the account of --user. Files are readable by all (0644), and programs
+/// keep their mode; what is in a folder keeps its modes. Outside, they belong to whoever copies, and
+/// new ones get the mode that they have inside.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,6 +33,10 @@ pub(crate) struct CopyArgs {
     /// No progress
     #[arg(short, long)]
     pub quiet: bool,
+    /// Accepted as other programs have it; folders are always copied whole
+    // Whoever types `cp` types it.
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub recursive: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

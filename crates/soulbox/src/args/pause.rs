@@ -4,8 +4,13 @@ use super::{ServerArgs, values::seconds};
 
 /// Pause sandboxes: they keep everything and use no cpu. What they have in memory stays there.
 ///
-/// Files and what is in memory are kept as far as the sandbox's tier can; `soulbox resume`, a
-/// connection through an SDK, or traffic (when it was made so) resumes them.
+/// Files and what is in memory are kept as far as the sandbox's tier can, without an end: a paused
+/// sandbox stays until it is resumed or killed.
+///
+/// What resumes it: `soulbox resume` (for five minutes, or --timeout); `Sandbox.connect` of an SDK
+/// (for its timeout, five minutes unless set); a request to one of its ports or to its files and
+/// commands, if it was made with auto-resume (for the timeout that it was made with, at least five
+/// minutes). Other commands of `soulbox` do not: they say that it is paused.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +24,9 @@ pub(crate) struct PauseArgs {
     pub server: ServerArgs,
 }
 
-/// Resume paused sandboxes.
+/// Resume paused sandboxes, for five minutes unless --timeout says otherwise.
+///
+/// Prints when each of them ends. One that runs already keeps its end, if that is later.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -57,7 +57,7 @@ async fn remove(keys: &KeyBackend, ids: &[String]) -> Result<()> {
     let known = keys.list().await?;
     let known_ids: Vec<String> = known.iter().map(|key| key.id.clone()).collect();
     for id in ids {
-        let id = unique(id, &known_ids)?;
+        let id = unique("key", "soulbox key ls", id, &known_ids)?;
         let own = |server: &Server| {
             known
                 .iter()

@@ -28,7 +28,7 @@ pub(super) async fn run(args: &RecoverArgs) -> Result<u8> {
         let hint = "`soulbox ls --broken` shows the broken ones, `soulbox ls` those that are well";
         return Err(advice(message, hint));
     }
-    let id = unique(&args.sandbox, &ids)?;
+    let id = unique("broken sandbox", "soulbox ls --broken", &args.sandbox, &ids)?;
     if args.discard {
         server.client.discard(id).await?;
     } else if let Some(file) = &args.export {

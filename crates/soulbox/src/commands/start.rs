@@ -14,6 +14,14 @@ const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
+/// What only shells understand.
+const SHELL_CHARACTERS: &str = "|&;<>()$`*?~";
+/// Commands that are no programs.
+const BUILT_IN: [&str; 12] = [
+    "alias", "cd", "eval", "exec", "exit", "export", "set", "shopt", "source", "ulimit", "umask",
+    "unset",
+];
+
 pub(super) enum Started {
     Running(ProcessStream),
     /// It could not be executed, and the user has seen why.
@@ -37,7 +45,11 @@ pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
         Err(error) => match refusal(&error) {
             Some(NOT_FOUND) => {
                 let program = &command.program;
-                report::complaint(&format!("{program}: no such command in the sandbox"));
+                let message = format!("{program}: no such command in the sandbox");
+                match shell_hint(command) {
+                    Some(hint) => report::print(&report::advice(message, hint)),
+                    None => report::complaint(&message),
+                }
                 Ok(Started::Refused(NOT_FOUND))
             }
             Some(code) => {
@@ -47,6 +59,21 @@ pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
             None => Err(error.into()),
         },
     }
+}
+
+/// For whoever wrote a line for a shell where a program and its arguments are meant.
+fn shell_hint(command: &Command) -> Option<String> {
+    let program = command.program.as_str();
+    let is_line = program.contains(|c: char| c.is_whitespace() || SHELL_CHARACTERS.contains(c));
+    let is_assignment = program.contains('=') && !program.starts_with(['=', '/', '.']);
+    if !is_line && !is_assignment && !BUILT_IN.contains(&program) {
+        return None;
+    }
+    let words = std::iter::once(program).chain(command.arguments.iter().map(String::as_str));
+    let line = words.collect::<Vec<_>>().join(" ").replace('\'', r"'\''");
+    Some(format!(
+        "there is no shell in between; a line for one is written as: --shell '{line}'"
+    ))
 }
 
 /// envd marks a failed execution only by the text of its error.
@@ -113,6 +140,29 @@ mod tests {
         ];
         for (message, code) in cases {
             assert_eq!(refusal(&rpc(message)), code, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_line_for_a_shell_is_told_how_to_write_it() {
+        let command = |words: &[&str]| Command {
+            program: words[0].to_owned(),
+            arguments: words[1..].iter().map(|&word| word.to_owned()).collect(),
+            ..Command::default()
+        };
+        for (words, line) in [
+            (&["echo a | wc -c"][..], "--shell 'echo a | wc -c'"),
+            (&["ls -l"], "--shell 'ls -l'"),
+            (&["cd", "/tmp", "&&", "ls"], "--shell 'cd /tmp && ls'"),
+            (&["A=1", "env"], "--shell 'A=1 env'"),
+            (&["true;false"], "--shell 'true;false'"),
+            (&["echo 'a b'"], r"--shell 'echo '\''a b'\'''"),
+        ] {
+            let hint = shell_hint(&command(words)).unwrap();
+            assert!(hint.ends_with(line), "{hint}");
+        }
+        for words in [&["pyhton3", "a b"][..], &["/usr/bin/nope"], &["./x=1"]] {
+            assert_eq!(shell_hint(&command(words)), None, "{words:?}");
         }
     }
 

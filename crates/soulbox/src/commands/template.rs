@@ -66,7 +66,7 @@ fn find<'a>(name: &str, templates: &'a [Template]) -> Result<&'a Template> {
         return Ok(found);
     }
     let ids: Vec<String> = templates.iter().map(|one| one.id.clone()).collect();
-    unique(name, &ids)
+    unique("template", "soulbox template ls", name, &ids)
         .ok()
         .and_then(|id| templates.iter().find(|one| one.id == id))
         .ok_or_else(|| {

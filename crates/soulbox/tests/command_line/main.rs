@@ -12,7 +12,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::{io::AsyncReadExt, process::Command, time::timeout};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::Command,
+    time::timeout,
+};
 
 use peer::{Peer, Script};
 
@@ -119,6 +123,40 @@ async fn a_missing_program_is_127_and_still_leaves_nothing() {
     assert_eq!(output.status.code(), Some(127));
     assert!(text(&output.stderr).starts_with("error: nope: no such command"));
     assert_eq!(peer.count("DELETE", "/sandboxes/iabc"), 1);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_template_to_be_built_is_told_so_meanwhile() {
+    let peer = Peer::start(Script::TemplateIsBuilt).await;
+    let mut child = soulbox(&peer, &["run", "true"]).spawn().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    let mut lines = BufReader::new(stderr).lines();
+    let told = timeout(LIMIT, lines.next_line())
+        .await
+        .expect("it says something")
+        .unwrap()
+        .unwrap();
+    assert!(told.contains("base is being built"), "{told}");
+    assert!(told.contains("soulbox template logs -f base"), "{told}");
+}
+
+#[tokio::test]
+async fn a_line_for_a_shell_is_127_with_what_to_write() {
+    let peer = Peer::start(Script::Refuse {
+        code: "invalid_argument",
+        message: "error starting process 'ls | wc': No such file or directory (os error 2)",
+    })
+    .await;
+    for line in [&["run", "ls | wc"][..], &["exec", "iabc", "ls | wc"]] {
+        let output = output(&peer, line).await;
+        assert_eq!(output.status.code(), Some(127));
+        let told = text(&output.stderr);
+        assert!(
+            told.starts_with("error: ls | wc: no such command"),
+            "{told}"
+        );
+        assert!(told.contains("--shell 'ls | wc'"), "{told}");
+    }
 }
 
 #[tokio::test]
@@ -258,6 +296,9 @@ async fn files_are_copied_in_and_out() {
     let copied = output(&peer, &["cp", file.to_str().unwrap(), "iabc:/tmp/"]).await;
     assert_eq!(copied.status.code(), Some(0), "{}", text(&copied.stderr));
     assert_eq!(peer.count("POST", "/files?path=%2Ftmp%2Fa%2Etxt"), 1);
+
+    let habit = output(&peer, &["cp", "-r", file.to_str().unwrap(), "iabc:/tmp/"]).await;
+    assert_eq!(habit.status.code(), Some(0), "{}", text(&habit.stderr));
 
     let back = output(&peer, &["cp", "iabc:/tmp/a.txt", "-"]).await;
     assert_eq!(text(&back.stdout), "stored");

@@ -45,6 +45,8 @@ pub(crate) enum Script {
     Cut,
     /// Gives back its input when that is closed.
     UntilStdinCloses,
+    /// No sandbox for as long as the test lasts: its template is being built.
+    TemplateIsBuilt,
 }
 
 pub(crate) struct Peer {
@@ -125,6 +127,16 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Reply, 
             "memoryMB": 512, "diskSizeMB": 1024, "state": "running", "envdVersion": "0.6.13"})
     };
     Ok(match line.as_str() {
+        "POST /v2/sandboxes" if matches!(state.script, Script::TemplateIsBuilt) => {
+            std::future::pending().await
+        }
+        "GET /templates" => plain(
+            200,
+            &json!([{"templateID": "t", "buildID": "b", "cpuCount": 1, "memoryMB": 1, "diskSizeMB": 1,
+                    "public": false, "aliases": ["base"], "names": ["base"], "createdAt": "2026-01-01T00:00:00Z",
+                    "updatedAt": "2026-01-01T00:00:00Z", "spawnCount": 0, "buildCount": 1, "envdVersion": "0",
+                    "buildStatus": "building"}]),
+        ),
         "POST /v2/sandboxes" | "POST /v2/sandboxes/iabc/connect" => plain(201, &row("iabc")),
         "GET /v2/sandboxes?limit=100" => plain(200, &json!([row("iabc"), row("ixyz")])),
         "GET /sandboxes/iabc" => plain(200, &row("iabc")),
@@ -194,7 +206,7 @@ fn start(state: &Arc<State>) -> Reply {
             let error = json!({"error": {"code": "deadline_exceeded", "message": "late"}});
             streamed(vec![started, end(&error)])
         }
-        Script::Cut => streamed(vec![started]),
+        Script::Cut | Script::TemplateIsBuilt => streamed(vec![started]),
         Script::UntilStdinCloses => {
             let mut stdin = state.stdin.subscribe();
             let rest = stream::once(async move {

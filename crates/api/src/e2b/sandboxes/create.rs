@@ -6,8 +6,9 @@ use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Deserialize;
 use soulbox_control::{CreateRequest, IdempotencyKey, Resources};
+use soulbox_types::{Tier, UnknownTier};
 
-use super::{SandboxAnswer, features::Features};
+use super::{SandboxAnswer, features::Features, mcp};
 use crate::{
     e2b::domain,
     router::App,
@@ -45,6 +46,7 @@ struct CreateBody {
     #[serde(rename = "diskSizeMB")]
     disk_size_mb: Option<u32>,
     instance_type: Option<String>,
+    tier: Option<String>,
     #[serde(flatten)]
     features: Features,
 }
@@ -79,6 +81,9 @@ async fn create(
 ) -> Result<(StatusCode, Json<SandboxAnswer>)> {
     let body: CreateBody = document.parse()?;
     body.features.check()?;
+    if let Some(template) = &body.template_id {
+        mcp::check(&app.control, &caller.tenant, template)?;
+    }
     let idempotency = idempotency_key(headers, document, version)?;
     let request = body.into_request(version, idempotency)?;
     let access = app.control.create_sandbox(&caller.tenant, request).await?;
@@ -99,7 +104,7 @@ impl CreateBody {
             .template_id
             .ok_or_else(|| ApiError::bad_request("templateID is required"))?;
         Ok(CreateRequest {
-            tier: None,
+            tier: self.tier.as_deref().map(tier_named).transpose()?,
             template,
             timeout: self.timeout.unwrap_or(version.default_timeout()),
             metadata: self.metadata.unwrap_or_default(),
@@ -118,6 +123,12 @@ impl CreateBody {
             idempotency,
         })
     }
+}
+
+/// Never passed over: whoever names a tier must not get another one.
+fn tier_named(name: &str) -> Result<Tier> {
+    name.parse()
+        .map_err(|unknown: UnknownTier| ApiError::bad_request(unknown.to_string()))
 }
 
 impl Version {

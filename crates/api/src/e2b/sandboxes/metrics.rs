@@ -59,7 +59,8 @@ impl Metric {
             } else {
                 0.0
             },
-            mem_used: stats.memory_bytes,
+            // As in E2B without the page cache, which is given up when memory gets short.
+            mem_used: stats.memory_bytes.saturating_sub(stats.memory_cache_bytes),
             mem_total: limits.memory_bytes(),
             mem_cache: stats.memory_cache_bytes,
             disk_used: stats.disk_used_bytes,

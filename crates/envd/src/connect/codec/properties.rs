@@ -6,6 +6,8 @@ use proptest::{
     prelude::*,
 };
 
+use serde_json::Value;
+
 use super::*;
 use crate::{
     connect::Code,

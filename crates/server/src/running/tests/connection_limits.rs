@@ -71,13 +71,13 @@ async fn connections_without_a_request_do_not_keep_others_out() {
         page.contains(r#"soulbox_connections_closed_total{reason="full"} 0"#),
         "{page}"
     );
-    let gave_way = page
+    let evicted = page
         .lines()
         .find_map(|line| {
-            line.strip_prefix(r#"soulbox_connections_closed_total{reason="gave_way"} "#)
+            line.strip_prefix(r#"soulbox_connections_closed_total{reason="evicted"} "#)
         })
         .unwrap();
-    assert!(gave_way.parse::<u32>().unwrap() >= 92, "{page}");
+    assert!(evicted.parse::<u32>().unwrap() >= 92, "{page}");
 }
 
 #[tokio::test]
@@ -377,7 +377,10 @@ async fn a_server_short_of_descriptors_refuses_streams_with_retry_after() {
     assert!(answer.contains("retry-after: 1"), "{answer}");
     assert!(health(&world).await.ends_with("healthy"));
     let page = page(&world).await;
-    assert!(page.contains("soulbox_proxy_crowded_out_total 1"), "{page}");
+    assert!(
+        page.contains("soulbox_proxy_streams_refused_total 1"),
+        "{page}"
+    );
 }
 
 #[tokio::test]

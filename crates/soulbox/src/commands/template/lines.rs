@@ -59,10 +59,15 @@ impl Lines {
             .nth(line.saturating_sub(1) as usize)
             .unwrap_or_default()
             .trim();
-        advice(
-            format!("{file}, line {line}: {message}"),
-            format!("line {line} is: {written}"),
-        )
+        let mut hint = format!("line {line} is: {written}");
+        let names_template = written.to_lowercase().starts_with("from template://");
+        if names_template && (message.contains("not found") || message.contains("does not exist")) {
+            hint.push_str(
+                "; `soulbox template ls` lists the templates that you can start from, `soulbox \
+                 template inspect NAME` the tags of one",
+            );
+        }
+        advice(format!("{file}, line {line}: {message}"), hint)
     }
 
     /// The line, and the message without what the line says better.
@@ -117,6 +122,23 @@ mod tests {
         Lines::of("Dockerfile", text, &plan)
             .explain(&reason)
             .to_string()
+    }
+
+    #[test]
+    fn who_starts_from_an_unknown_template_is_told_how_to_list_them() {
+        let text = "FROM template://nope\nRUN a\n";
+        let plan = soulbox_dockerfile::read(text, &Options::default()).unwrap();
+        let reason = BuildReason {
+            message: "template 'nope' not found".to_owned(),
+            step: Some("base".to_owned()),
+        };
+        let error = Lines::of("Dockerfile", text, &plan).explain(&reason);
+        assert_eq!(
+            error.to_string(),
+            "Dockerfile, line 1: FROM failed: template 'nope' not found"
+        );
+        let hint = &error.downcast_ref::<crate::report::Advice>().unwrap().hint;
+        assert!(hint.contains("soulbox template ls"), "{hint}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ async fn find(client: &Client, name: &str, templates: &[Template]) -> Result<Req
         }
     }
     let ids: Vec<String> = owners.iter().map(|(build, _)| build.clone()).collect();
-    let id = unique(name, &ids)?;
+    let id = unique("template or build", "soulbox template ls", name, &ids)?;
     let owner = owners.iter().find(|(build, _)| build == id);
     Ok(of(owner.map_or("", |(_, template)| template), id))
 }
