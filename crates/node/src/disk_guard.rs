@@ -9,9 +9,10 @@ use std::{
     collections::HashMap,
     path::Path,
     sync::{Arc, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use futures_util::future::join_all;
 use soulbox_runtime::{Error, LogLevel, Result};
 use soulbox_types::{
     EndReason, PauseMode, Purpose, SandboxId, SandboxSpec, SandboxState, disk_reserve,
@@ -23,15 +24,18 @@ use crate::{
     local::blocking,
 };
 
-/// While there is plenty, and while there is not.
+/// Between two looks, while there is plenty, and when the reserve is near.
 const CALM: Duration = Duration::from_secs(1);
-const ALERT: Duration = Duration::from_millis(100);
-/// From this multiple of the reserve on, it looks more often.
-const ALERT_FROM: u64 = 4;
+const ALERT: Duration = Duration::from_millis(50);
+/// Bytes per second: no disk of ours is filled faster. The next look comes before the reserve could
+/// be reached at this rate.
+const FASTEST_FILL: u64 = 4 << 30;
 /// Of all files that the disk can hold.
 const FILE_RESERVE_PERCENT: u64 = 5;
 const RETRY_AFTER: Duration = Duration::from_secs(30);
-/// Less growth than this between two looks is not what fills a disk.
+/// Growth is measured over at least this long: the kernel writes in bursts.
+const GROWTH_SPAN: Duration = Duration::from_millis(100);
+/// Less growth than this in that time is not what fills a disk, while half of the reserve is left.
 const GROWTH: u64 = 1 << 20;
 /// Nor is less than this part of what the fastest one grows by: who writes a little now and then
 /// need not stand still for one that writes without end.
@@ -80,6 +84,23 @@ impl Space {
 }
 
 impl Space {
+    /// How long nobody can have reached the reserve, however fast they write.
+    fn next_look(&self) -> Duration {
+        let left = self.free.saturating_sub(self.reserve);
+        let millis = left.saturating_mul(1000) / FASTEST_FILL;
+        Duration::from_millis(millis).clamp(ALERT, CALM)
+    }
+
+    /// The growth from which on a sandbox is one of those that fill the disk. Deep in the reserve
+    /// every growth counts: slow ones would use it up too.
+    fn least_growth(&self) -> u64 {
+        if self.free < self.reserve / 2 {
+            1
+        } else {
+            GROWTH
+        }
+    }
+
     /// Where some of it could be had.
     pub(crate) fn broken_too(&self) -> String {
         if self.broken == 0 {
@@ -133,6 +154,18 @@ impl LocalNode {
             .collect()
     }
 
+    /// What these have written that the disk has not got yet, and will get also when they stand still.
+    async fn unwritten(&self, sandboxes: &[SandboxId]) -> u64 {
+        let unwritten = sandboxes.iter().map(async |id| {
+            let tier = self.entries().lock().get(id).map(|e| e.spec.tier);
+            match tier.map(|tier| self.runtime(tier)) {
+                Some(Ok(runtime)) => runtime.unwritten_bytes(id).await,
+                _ => 0,
+            }
+        });
+        join_all(unwritten).await.into_iter().sum()
+    }
+
     async fn hold_back(self: &Arc<Self>, id: &SandboxId) {
         let reason = "the disk of the server is nearly full and this sandbox was filling it";
         let purpose = self.entries().lock().get(id).map(|e| e.spec.purpose);
@@ -165,7 +198,7 @@ impl LocalNode {
 }
 
 pub(crate) async fn guard(node: Weak<LocalNode>) {
-    let mut before: HashMap<SandboxId, u64> = HashMap::new();
+    let mut before = Use::default();
     let mut wait = CALM;
     loop {
         tokio::time::sleep(wait).await;
@@ -175,9 +208,8 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
             // So that creates need not.
             looking.admission().look();
             let space = looking.space()?;
-            let near = space.free < space.reserve.saturating_mul(ALERT_FROM);
             // Nobody needs to be looked at while there is plenty.
-            let used = if near {
+            let used = if space.next_look() < CALM {
                 looking.disk_use()
             } else {
                 HashMap::new()
@@ -191,25 +223,50 @@ pub(crate) async fn guard(node: Weak<LocalNode>) {
                 continue;
             }
         };
-        wait = if used.is_empty() { CALM } else { ALERT };
-        if space.free < space.reserve {
-            for id in growing(&before, &used) {
-                node.hold_back(&id).await;
-            }
+        wait = space.next_look();
+        let filling = growing(&before.bytes, &used, space.least_growth());
+        let reserve = space.reserve + node.unwritten(&filling).await;
+        if space.free < reserve {
+            // All at once: while one is written out, the others would go on.
+            join_all(filling.iter().map(|id| node.hold_back(id))).await;
         }
-        before = used;
+        if before.at.elapsed() >= GROWTH_SPAN {
+            before = Use {
+                at: Instant::now(),
+                bytes: used,
+            };
+        }
+    }
+}
+
+/// What each sandbox took of the disk at a moment.
+struct Use {
+    at: Instant,
+    bytes: HashMap<SandboxId, u64>,
+}
+
+impl Default for Use {
+    fn default() -> Self {
+        Self {
+            at: Instant::now(),
+            bytes: HashMap::new(),
+        }
     }
 }
 
 /// Those that fill the disk, the fastest first.
-fn growing(before: &HashMap<SandboxId, u64>, now: &HashMap<SandboxId, u64>) -> Vec<SandboxId> {
+fn growing(
+    before: &HashMap<SandboxId, u64>,
+    now: &HashMap<SandboxId, u64>,
+    at_least: u64,
+) -> Vec<SandboxId> {
     let mut growing: Vec<_> = now
         .iter()
         .filter_map(|(id, now)| Some((now.saturating_sub(*before.get(id)?), id.clone())))
         .collect();
     growing.sort_unstable_by(|a, b| b.cmp(a));
     let fastest = growing.first().map_or(0, |(growth, _)| *growth);
-    let least = GROWTH.max(fastest / GROWTH_PART);
+    let least = at_least.max(fastest / GROWTH_PART);
     let growing = growing.into_iter().filter(|(growth, _)| *growth >= least);
     growing.map(|(_, id)| id).collect()
 }
@@ -234,12 +291,53 @@ mod tests {
             let uses = uses.iter();
             uses.map(|(id, used)| ((*id).clone(), mib(*used))).collect()
         };
-        assert_eq!(growing(&of(&before), &of(&now)), [filling, as_fast]);
+        let held = growing(&of(&before), &of(&now), GROWTH);
+        assert_eq!(held, [filling, as_fast]);
         let (before, now) = (of(&[(&little, 10)]), of(&[(&little, 12)]));
         assert_eq!(
-            growing(&before, &now),
+            growing(&before, &now, GROWTH),
             [little],
             "alone it is what fills it"
+        );
+    }
+
+    #[test]
+    fn the_next_look_comes_before_the_reserve_can_be_reached() {
+        let space = |free: u64| Space {
+            free: free << 20,
+            reserve: 360 << 20,
+            free_files: 0,
+            file_reserve: 0,
+            broken: 0,
+        };
+        assert_eq!(space(100 << 10).next_look(), CALM);
+        assert_eq!(
+            space(1640).next_look(),
+            Duration::from_millis(312),
+            "1.3 GiB are written in less than a second"
+        );
+        assert_eq!(space(361).next_look(), ALERT);
+        assert_eq!(space(0).next_look(), ALERT);
+    }
+
+    #[test]
+    fn deep_in_the_reserve_who_writes_slowly_is_held_back_too() {
+        let space = |free: u64| Space {
+            free: free << 20,
+            reserve: 360 << 20,
+            free_files: 0,
+            file_reserve: 0,
+            broken: 0,
+        };
+        let slow = SandboxId::random();
+        let (before, now) = ([(slow.clone(), 10)].into(), [(slow.clone(), 4106)].into());
+        let held = |free| growing(&before, &now, space(free).least_growth());
+        assert_eq!(held(200), [] as [SandboxId; 0]);
+        assert_eq!(held(170), [slow]);
+        assert_eq!(
+            growing(&now, &now, 1),
+            [] as [SandboxId; 0],
+            "nobody who only reads"
         );
     }
 
