@@ -199,7 +199,7 @@ impl LocalNode {
 
 pub(crate) async fn guard(node: Weak<LocalNode>) {
     let mut before = Use::default();
-    let mut wait = CALM;
+    let mut wait = ALERT;
     loop {
         tokio::time::sleep(wait).await;
         let Some(node) = node.upgrade() else { return };
