@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
+from support.waiting import eventually
+
 CHUNK = 1 << 20
 
 
@@ -55,9 +57,17 @@ def small_disk(folder: Path, mib: int) -> Iterator[SmallDisk]:
     try:
         yield SmallDisk(mount)
     finally:
-        # The loop device goes with the mount.
-        run("umount", str(mount))
+        # The loop device goes with the mount. The kernel ends what sandboxes had mounted on it a
+        # moment after their processes.
+        eventually(lambda: unmounted(mount), within=30, what="nothing uses the small disk any more")
         image.unlink()
+
+
+def unmounted(mount: Path) -> bool:
+    done = subprocess.run(["umount", str(mount)], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0 and "busy" not in done.stderr:
+        raise RuntimeError(f"umount {mount}: {done.stderr.strip()}")
+    return done.returncode == 0
 
 
 def run(*command: str) -> None:
