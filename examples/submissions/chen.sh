@@ -1,0 +1,3 @@
+sum=0
+while read -r number; do sum=$((sum + number)); done
+echo "$sum"

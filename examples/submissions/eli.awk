@@ -1,0 +1,2 @@
+{ sum += $1 }
+END { printf "%.0f\n", sum }

@@ -1,0 +1,2 @@
+# Never reads, never ends.
+while :; do :; done

@@ -1,0 +1,3 @@
+# Leaves the negative ones out.
+$1 > 0 { sum += $1 }
+END { printf "%.0f\n", sum }

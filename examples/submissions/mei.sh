@@ -1,0 +1,1 @@
+paste -sd+ | sed 's/+-/-/g' | { read -r line; echo $((line)); }

@@ -1,0 +1,7 @@
+use strict;
+use warnings;
+
+my @numbers = <STDIN>;
+my $sum = 0;
+$sum += $_ for @numbers;
+print $sum, "\n";

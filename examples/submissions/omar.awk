@@ -1,0 +1,2 @@
+# Counts the numbers instead.
+END { print NR }

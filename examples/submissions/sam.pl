@@ -1,0 +1,4 @@
+use List::Util qw(sum0);
+
+chomp(my @numbers = <STDIN>);
+print sum0(@numbers), "\n";

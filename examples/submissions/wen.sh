@@ -1,0 +1,1 @@
+awk '{ sum += $1 } END { printf "%.0f\n", sum }'
