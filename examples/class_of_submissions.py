@@ -72,7 +72,7 @@ def attempt(sandbox: Sandbox, program: str, given: str, expected: str) -> tuple[
         return "too many processes", "more than it may have"
     if used_up:
         return "memory limit", "more than 128 MiB"
-    if told["code"] in (None, -24):  # still there after 10 s, or ended by SIGXCPU after 2 s of cpu
+    if told["code"] in (None, -24, -9):  # still there after 10 s, or ended by the limit of 2 s of cpu
         return "time limit", "it does not end"
     if told["code"] != 0:
         return "runtime error", line_with("", told["errors"])
