@@ -1,28 +1,35 @@
-"""What the READMEs show runs as it stands there: each block as a file of its own."""
+"""What the pages show runs as it stands there: each block of Python as a file of its own.
+
+Blocks that are parts of a program in `examples/` (they name it) run with it: `test_examples.py`.
+"""
 
 import ast
 import builtins
-import re
 import subprocess
 import sys
 
 import pytest
+from docs.pages import page
 
 from support.server import PROJECT, clean_environment
 
-READMES = ["README.md", "README.zh-CN.md"]
+# For readers who paste: README and the guides, in both languages.
+PAGES = [
+    *("README.md", "docs/quickstart.md", "docs/templates.md", "docs/interpreter.md"),
+    *("README.zh-CN.md", "docs/zh/quickstart.md", "docs/zh/templates.md", "docs/zh/interpreter.md", "docs/zh/names.md"),
+]
 # Their images and packages come from the public registries, which the suites of templates and of
 # the interpreter try.
 FROM_REGISTRIES = ("Template()", "e2b_code_interpreter")
 
 
 def blocks(language):
-    found = []
-    for readme in READMES:
-        text = (PROJECT / readme).read_text()
-        for number, block in enumerate(re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)):
-            found.append(pytest.param(block, id=f"{readme}-{number}"))
-    return found
+    return [
+        pytest.param(each.text, id=f"{name}:{each.line}")
+        for name in PAGES
+        for each in page(PROJECT / name).blocks
+        if each.language == language and each.title is None
+    ]
 
 
 def runs_here(block):
@@ -45,8 +52,15 @@ def leaves_no_sandbox(server):
 
 
 def test_there_are_blocks_to_try():
-    assert len(blocks("python")) == 2 * 6 and len(blocks("js")) == 2
-    assert sum(map(runs_here, blocks("python"))) == 2 * 4
+    assert {each.id.partition(":")[0] for each in blocks("python")} == set(PAGES)
+    assert sum(map(runs_here, blocks("python"))) == 2 * 5 + 1 and len(blocks("js")) == 2
+
+
+def test_no_page_has_a_block_that_nobody_tries():
+    """A page with Python on it is one of those above, or shows parts of the examples."""
+    for path in sorted((PROJECT / "docs").rglob("*.md")):
+        untried = [each.line for each in page(path).blocks if each.language == "python" and each.title is None]
+        assert not untried or str(path.relative_to(PROJECT)) in PAGES, (path, untried)
 
 
 @pytest.mark.parametrize("block", blocks("python"))
