@@ -41,12 +41,13 @@ def problems(site: Path) -> list[str]:
             parts = urlsplit(target)
             if parts.scheme or target.startswith("//"):
                 continue
-            file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if parts.path.startswith("/") and path.name != "404.html":
+                found.append(f"{name}: {target} begins with a slash: it leads out of a folder")
+                continue
+            # 404.html is served at any path, and so links from the root.
+            file = (path.parent / unquote(parts.path).lstrip("/")).resolve() if parts.path else path
             if file.is_dir():
                 file /= "index.html"
-            # 404.html is served at any path, and so links from the root.
-            if path.name == "404.html" and parts.path.startswith("/"):
-                file = site / unquote(parts.path).lstrip("/")
             if not file.is_file():
                 found.append(f"{name}: {target} is not there")
             elif parts.fragment and file in documents:

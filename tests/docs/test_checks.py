@@ -4,6 +4,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import built
 import flags
 import pages
 import snippets
@@ -54,6 +55,37 @@ class Links(unittest.TestCase):
             ("A [link](x.md) & more", "a-link--more"),
         ):
             self.assertEqual(pages.slug(heading), anchor)
+
+
+class Site(unittest.TestCase):
+    def problems(self, body: str, style: str = "") -> list[str]:
+        with tempfile.TemporaryDirectory() as name:
+            site = Path(name).resolve()
+            (site / "docs").mkdir()
+            (site / "index.html").write_text('<h1 id="top">x</h1>')
+            (site / "docs" / "page.html").write_text(body)
+            (site / "look.css").write_text(style)
+            return built.problems(site)
+
+    def test_a_site_whose_links_lead_somewhere_is_fine(self):
+        fine = '<link rel="stylesheet" href="../look.css"><h2 id="a">x</h2><a href="..">x</a><a href="../index.html#top">x</a>'
+        self.assertEqual(self.problems(fine + '<a href="#a">x</a><a href="https://example.com">x</a>'), [])
+
+    def test_links_that_lead_nowhere_are_told(self):
+        for body in ('<a href="gone.html">', '<a href="../index.html#gone">', '<a href="#gone">', '<img src="gone.png">', '<a href="/index.html">'):
+            with self.subTest(body):
+                self.assertEqual(len(self.problems(body)), 1)
+
+    def test_what_is_loaded_from_elsewhere_is_told(self):
+        for body in (
+            '<script src="https://example.com/x.js"></script>',
+            '<link rel="stylesheet" href="//example.com/x.css">',
+            '<link rel="preconnect" href="https://example.com">',
+            '<img src="https://example.com/x.png">',
+        ):
+            with self.subTest(body):
+                self.assertIn("loaded from elsewhere", "".join(self.problems(body)))
+        self.assertEqual(len(self.problems("", "@font-face { src: url(https://example.com/f.woff) }")), 1)
 
 
 class Snippets(unittest.TestCase):

@@ -69,7 +69,7 @@ class Serving:
         return self.machine.ssh(shlex.join(["soulbox", words[0], *where, *words[1:]]))
 
     def take_away(self) -> float:
-        """As the README says. Seconds that the stop took."""
+        """As docs/requirements.md says. Seconds that the stop took."""
         assert self.cli("kill", "--all").code == 0
         took = self.stop()
         self.machine.run(f"rm -rf {self.data}")

@@ -95,7 +95,7 @@ def test_a_stop_takes_seconds_and_loads_no_modules(serving, machine, client):
 
 
 def test_nothing_is_left_after_taking_it_away(serving, machine, before):
-    """As the README says: sandboxes ended and the server stopped, which was the check above, and the folder removed."""
+    """As docs/requirements.md says: sandboxes ended and the server stopped, which was the check above, and the folder removed."""
     machine.run(f"rm -r /var/lib/soulbox {LOG}")
 
     def nothing() -> bool:

@@ -1,4 +1,4 @@
-"""`soulbox serve` as a unit of systemd: the one that the README shows."""
+"""`soulbox serve` as a unit of systemd: the one that docs/requirements.md shows."""
 
 import re
 
@@ -10,7 +10,7 @@ FILE = "/etc/systemd/system/soulbox.service"
 
 
 def content(lines: str) -> str:
-    shown = re.search(r"```ini\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL)
+    shown = re.search(r"```ini\n(.*?)```", (PROJECT / "docs" / "requirements.md").read_text(), re.DOTALL)
     return shown[1].replace("[Service]\n", f"[Service]\n{lines}\n")
 
 

@@ -1,4 +1,4 @@
-"""The first lines of the README, as a newcomer pastes them."""
+"""The first lines of the quick start, as a newcomer pastes them."""
 
 from e2b import Sandbox
 

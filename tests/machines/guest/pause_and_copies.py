@@ -1,4 +1,4 @@
-"""Pause, resume, snapshot and fork, as the README shows them."""
+"""Pause, resume, snapshot and fork, as the quick start shows them."""
 
 from e2b import Sandbox
 

@@ -1,4 +1,4 @@
-"""Files that outlive a sandbox, as the README shows them."""
+"""Files that outlive a sandbox, as the quick start shows them."""
 
 from e2b import Sandbox, Volume
 
