@@ -29,11 +29,17 @@ def processes_of(user: int) -> int:
     return count
 
 
+# When memory is short, the kernel shall choose the submission, and not this program.
+chosen = Path("/proc/self/oom_score_adj")
+before = chosen.read_text()
+chosen.write_text("1000")
+
 folder = Path("/home/user")
 with open("/tmp/input", "rb") as given, open("/tmp/output", "wb") as said, open("/tmp/errors", "wb") as complained:
     run = subprocess.Popen(
         sys.argv[1:], cwd=folder, stdin=given, stdout=said, stderr=complained, user="user", group="user", preexec_fn=limit
     )
+    chosen.write_text(before)
     try:
         code = run.wait(SECONDS)
     except subprocess.TimeoutExpired:
