@@ -6,6 +6,7 @@ from pathlib import Path
 
 import built
 import flags
+import lists
 import pages
 import snippets
 
@@ -55,6 +56,17 @@ class Links(unittest.TestCase):
             ("A [link](x.md) & more", "a-link--more"),
         ):
             self.assertEqual(pages.slug(heading), anchor)
+
+
+class Lists(unittest.TestCase):
+    def test_what_belongs_to_an_item_is_four_spaces_in(self):
+        page = "1. one\n\n   ```sh\n   - x\n   ```\n\n   - a\n     more\n2. two\n\ntext\n- b\n  - c\n"
+        wide = "1. one\n\n    ```sh\n    - x\n    ```\n\n    - a\n        more\n\n2. two\n\ntext\n\n- b\n    - c\n"
+        self.assertEqual(lists.widened(page), wide)
+
+    def test_all_else_stays_as_it_is(self):
+        for page in ("text\n  - x\n", "```\n- a\n  b\n1. c\n   d\n```\n", "- a\n- b\n\n\nafter\n", "    code\n", "in the year\n1995. It\n"):
+            self.assertEqual(lists.widened(page), page)
 
 
 class Site(unittest.TestCase):
