@@ -9,7 +9,7 @@ use std::{
 use soulbox_client::config::ConfigError;
 use soulbox_types::Chain;
 
-use crate::output;
+use crate::{context::Absent, output};
 
 /// An error of ours that knows what to do about it.
 #[derive(Debug)]
@@ -104,6 +104,9 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         if let Some(advice) = cause.downcast_ref::<Advice>() {
             return Some(advice.hint.clone());
+        }
+        if let Some(absent) = cause.downcast_ref::<Absent>() {
+            return Some(absent.hint.clone());
         }
         if let Some(error) = cause.downcast_ref::<soulbox_client::Error>() {
             return error.hint().map(str::to_owned);
