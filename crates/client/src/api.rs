@@ -15,6 +15,7 @@ use crate::{
 
 mod broken;
 mod copies;
+mod disk;
 mod events;
 mod inspect;
 mod keys;

@@ -78,6 +78,28 @@ pub struct Volume {
     pub name: String,
 }
 
+/// What takes room on the server's disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// Whether what is everybody's is among them.
+    pub operator: bool,
+    pub items: Vec<DiskItem>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskItem {
+    pub kind: String,
+    pub count: u64,
+    pub bytes: u64,
+    /// What a prune frees of it.
+    pub reclaimable: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pruned {
+    pub freed: Vec<DiskItem>,
+}
+
 /// What the server tells of a secret: everything but its value.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -95,6 +95,7 @@ pub(crate) async fn assemble(
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),
             evictions: watched.evictions(),
+            oom_kills: watched.oom_kills(),
         })),
         slots: Some(slots(machine)),
         limits: ConnectionLimits::of_this_process(),

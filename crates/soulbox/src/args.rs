@@ -15,6 +15,7 @@ use crate::suggest::of_another_program;
 mod bench;
 mod copies;
 mod create;
+mod disk;
 mod files;
 mod kept;
 mod keys;
@@ -32,6 +33,7 @@ pub(crate) use copies::{
     ForkArgs, SnapshotCommand, SnapshotCreateArgs, SnapshotListArgs, SnapshotRemoveArgs,
 };
 pub(crate) use create::{CreateArgs, NewSandboxArgs};
+pub(crate) use disk::{DiskArgs, PruneArgs};
 pub(crate) use files::{CopyArgs, CopyPath};
 pub(crate) use kept::{
     SecretCommand, SecretCreateArgs, SecretListArgs, SecretRemoveArgs, VolumeCommand,
@@ -141,6 +143,8 @@ Examples:
         #[command(subcommand)]
         command: VolumeCommand,
     },
+    Df(DiskArgs),
+    Prune(PruneArgs),
     /// Manage secrets: values that the server keeps sealed
     Secret {
         #[command(subcommand)]

@@ -11,6 +11,7 @@ mod bench;
 mod completions;
 mod cp;
 mod create;
+mod disk;
 mod doctor;
 mod events;
 mod exec;
@@ -96,6 +97,8 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Fork(args) => fork::run(&args).await,
         Command::Snapshot { command } => snapshot::run(&command).await,
         Command::Volume { command } => volume::run(&command).await,
+        Command::Df(args) => disk::df(&args).await,
+        Command::Prune(args) => disk::prune(&args).await,
         Command::Secret { command } => secret::run(&command).await,
         Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,

@@ -99,8 +99,7 @@ impl Server {
 
     /// For a template that is not there: one with a similar name.
     pub(crate) async fn explain_template(&self, error: Error, name: &str) -> anyhow::Error {
-        let unknown = matches!(&error, Error::Api(api)
-            if api.error_code.as_deref() == Some("template_not_found"));
+        let unknown = error.is_not_found();
         let refused = self.explain(error);
         if !unknown {
             return refused;

@@ -61,7 +61,7 @@ pub(crate) struct NewSandboxArgs {
     #[arg(long)]
     pub json: bool,
     /// What -t was
-    #[arg(short = 't', hide = true, value_parser = not_a_template)]
+    #[arg(short = 't', value_name = "NAME", hide = true, value_parser = not_a_template)]
     pub formerly: Option<String>,
     #[command(flatten)]
     pub server: ServerArgs,

@@ -6,7 +6,7 @@ use soulbox_client::{
     envd::process::{Command, Signal},
 };
 
-use super::start::{Started, command, on_terminal, start, timed_out};
+use super::start::{Started, command, hint_after, on_terminal, start, timed_out};
 use crate::{
     args::ExecArgs,
     attach,
@@ -51,7 +51,12 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     };
     tokio::pin!(passing);
     let code = tokio::select! {
-        result = &mut passing => return timed_out(result, args.timeout, started),
+        result = &mut passing => {
+            if let Ok(code) = result {
+                hint_after(code, &command);
+            }
+            return timed_out(result, args.timeout, started);
+        }
         code = interrupts.next() => code,
     };
     // The process outlives its watchers unless it is signalled.

@@ -3,7 +3,7 @@ use std::time::Instant;
 use anyhow::Result;
 use soulbox_client::envd::process::{Command, PtySize};
 
-use super::start::{Started, command, on_terminal, start, template_hint, timed_out};
+use super::start::{Started, command, hint_after, on_terminal, start, template_hint, timed_out};
 use crate::{
     args::RunArgs,
     attach,
@@ -44,6 +44,9 @@ pub(super) async fn run(args: &RunArgs) -> Result<u8> {
         report::note(&format!("sandbox {id} goes on"));
     } else {
         sandbox.discard().await;
+    }
+    if let Ok(code) = result {
+        hint_after(code, &command);
     }
     timed_out(result, args.create.timeout, started)
 }

@@ -96,6 +96,21 @@ pub(super) async fn start(server: &Server, envd: &Envd, command: &Command) -> Re
     }
 }
 
+/// A program that failed may have got words that were meant for a shell.
+pub(super) fn hint_after(code: u8, command: &Command) {
+    let is_operator = |word: &&String| OPERATORS.contains(&word.as_str());
+    if code == 0 || command.program.ends_with("sh") {
+        return;
+    }
+    if let Some(word) = command.arguments.iter().find(is_operator) {
+        report::hint(&format!(
+            "{} got {word} as an argument: {}",
+            command.program,
+            shell_line(command)
+        ));
+    }
+}
+
 /// For whoever wrote `run -t NAME` when -t chose the template.
 pub(super) async fn template_hint(server: &Server, word: &str) -> Option<String> {
     let meant = server.is_template(word).await;
@@ -116,11 +131,14 @@ fn shell_hint(command: &Command) -> Option<String> {
     if !is_line && !is_assignment && !BUILT_IN.contains(&program) {
         return None;
     }
-    let words = std::iter::once(program).chain(command.arguments.iter().map(String::as_str));
-    let line = words.collect::<Vec<_>>().join(" ").replace('\'', r"'\''");
-    Some(format!(
-        "there is no shell in between; a line for one is written as: --shell '{line}'"
-    ))
+    Some(shell_line(command))
+}
+
+fn shell_line(command: &Command) -> String {
+    let words = std::iter::once(&command.program).chain(&command.arguments);
+    let words: Vec<&str> = words.map(String::as_str).collect();
+    let line = words.join(" ").replace('\'', r"'\''");
+    format!("there is no shell in between; a line for one is written as: --shell '{line}'")
 }
 
 /// envd marks a failed execution only by the text of its error.
