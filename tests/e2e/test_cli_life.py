@@ -94,7 +94,7 @@ def test_cp_takes_several_sources_into_a_folder(transcript, tmp_path):
     (tmp_path / "src" / "main").write_text("m\n")
     sources = [str(tmp_path / name) for name in ("a.txt", "b.txt", "src")]
     transcript.run("cp", *sources, f"{box}:/tmp/all/")
-    transcript.run("exec", box, "--", "find", "/tmp/all", "-type", "f")
+    transcript.run("exec", box, "--shell", "find /tmp/all -type f | sort")
     transcript.run("cp", *sources, f"{box}:/tmp/all/a.txt")
     transcript.run("cp", sources[0], sources[0], f"{box}:/tmp/all")
     (tmp_path / "back").mkdir()

@@ -59,15 +59,15 @@ def interrupted(server, *words, first: bytes | None = None):
 
 
 def test_control_c_says_what_goes_on(cli_server, made, transcript):
-    told = []
     up = ["sh", "-c", "echo up; exec sleep 300"]
-    told.append(interrupted(cli_server, "run", "--", *up, first=b"up\n"))
-    told.append(interrupted(cli_server, "exec", made, "--", *up, first=b"up\n"))
     pid = cli_server.cli("exec", "-d", made, "--", *up).stdout.decode().strip()
-    told.append(interrupted(cli_server, "attach", made, pid, first=b"up\n"))
-    assert pid in cli_server.cli("ps", made).stdout.decode()
-    for code, stderr in told:
-        transcript.say(("...",), code, "", stderr)
+    transcript.also(f"{made} {pid}", "<sandbox> <pid>")
+    for words in (["run", "--", *up], ["exec", made, "--", *up], ["attach", made, pid]):
+        code, stderr = interrupted(cli_server, *words, first=b"up\n")
+        transcript.say(words, code, "", stderr)
+    code, stderr = interrupted(cli_server, "logs", "-f", made, first=None)
+    assert code in (-2, 130), stderr
+    assert pid in cli_server.cli("ps", made).stdout.decode(), "what is watched goes on"
 
 
 def test_a_build_says_what_is_left_by_what_the_last_one_took(cli_server):

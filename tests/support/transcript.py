@@ -27,6 +27,7 @@ MASKS = [
     (re.compile(r"\b\d+ (s|min) ago\b"), "<ago>"),
     (re.compile(r"\bin \d+ (s|min|h)( \d+ (s|min))?(?= |$)", re.M), "in <span>"),
     (re.compile(r"\b\d+\.\d %"), "<share>"),
+    (re.compile(r'"spawnCount": \d+'), '"spawnCount": <count>'),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "<server>"),
     (re.compile(r"sbx\.localhost:\d+"), "<domain>"),
     (re.compile(r"\bpid=\d+|\bprocess \d+"), lambda found: re.sub(r"\d+", "<pid>", found[0])),

@@ -31,9 +31,10 @@ pub(super) async fn run(args: &ShellArgs) -> Result<u8> {
         let envd = match server.enter(name, user).await {
             Ok(envd) => envd,
             Err(error) => {
-                let hint = match args.tty {
-                    true => template_hint(&server, name).await,
-                    false => None,
+                let hint = if args.tty {
+                    template_hint(&server, name).await
+                } else {
+                    None
                 };
                 return Err(match hint {
                     Some(hint) => advice(error.to_string(), hint),

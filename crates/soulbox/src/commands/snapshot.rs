@@ -64,10 +64,12 @@ async fn remove(args: &SnapshotRemoveArgs) -> Result<u8> {
     each("snapshot", &args.snapshots, async |name| {
         // Deleted as templates are: one that is a template must not go by mistake.
         let Some(snapshot) = known.iter().find(|one| is_called(one, name)) else {
-            let ids = known.iter().map(|one| one.id.as_str());
-            let names = known.iter().flat_map(|one| &one.names).map(String::as_str);
+            let names = known
+                .iter()
+                .flat_map(|one| one.names.iter().chain([&one.id]))
+                .map(|own| without_tag(own.rsplit('/').next().unwrap_or(own)));
             let look = "`soulbox snapshot ls` shows the snapshots";
-            let hint = did_you_mean(name, ids.chain(names), look);
+            let hint = did_you_mean(name, names, look);
             return Err(advice(format!("there is no snapshot {name}"), hint));
         };
         let id = without_tag(&snapshot.id);

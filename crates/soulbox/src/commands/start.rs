@@ -99,7 +99,8 @@ pub(super) async fn start(server: &Server, envd: &Envd, command: &Command) -> Re
 /// A program that failed may have got words that were meant for a shell.
 pub(super) fn hint_after(code: u8, command: &Command) {
     let is_operator = |word: &&String| OPERATORS.contains(&word.as_str());
-    if code == 0 || command.program.ends_with("sh") {
+    let started = !matches!(code, NOT_EXECUTABLE | NOT_FOUND);
+    if code == 0 || !started || command.program.ends_with("sh") {
         return;
     }
     if let Some(word) = command.arguments.iter().find(is_operator) {

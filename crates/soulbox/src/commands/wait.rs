@@ -16,6 +16,8 @@ use crate::{
 const POLL: Duration = Duration::from_millis(500);
 /// How long a server that does not answer is waited for: sandboxes survive its restart.
 const OUTAGE: Duration = Duration::from_mins(1);
+/// How long an end may take until its event is there.
+const ENDING: Duration = Duration::from_mins(1);
 const TIMED_OUT: u8 = 124;
 
 pub(super) async fn run(args: &WaitArgs) -> Result<u8> {
@@ -66,11 +68,20 @@ async fn until_it_ends(server: &Server, id: &str) -> Result<()> {
     }
 }
 
-/// In the word that the event has; the newest `killed` is the end.
+/// In the word that the event has; the newest `killed` is the end. One that is being ended is not
+/// there any more, and has its event when it is gone.
 async fn reason(server: &Server, id: &str) -> Result<String> {
-    let events = server.client.events(Some(id), 0).await;
-    let events = events.map_err(|error| server.explain(error))?;
-    let end = events.iter().find(|event| event.label == "killed");
-    let reason = end.and_then(|event| event.data["reason"].as_str());
-    Ok(reason.unwrap_or("ended").to_owned())
+    let since = Instant::now();
+    loop {
+        let events = server.client.events(Some(id), 0).await;
+        let events = events.map_err(|error| server.explain(error))?;
+        let end = events.iter().find(|event| event.label == "killed");
+        if let Some(reason) = end.and_then(|event| event.data["reason"].as_str()) {
+            return Ok(reason.to_owned());
+        }
+        if since.elapsed() > ENDING {
+            return Ok("ended".to_owned());
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
