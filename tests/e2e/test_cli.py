@@ -1,17 +1,11 @@
 """The command line: what people see, what programs read, and exit codes."""
 
-import fcntl
 import json
-import os
-import pty
-import select
-import struct
 import subprocess
-import termios
-import time
 
 import pytest
 
+from support.screen import Screen
 from support.server import attach, binary, clean_environment
 from support.waiting import eventually
 
@@ -246,55 +240,6 @@ def test_help_explains_every_command(cli, words):
 
 def test_an_unknown_option_is_a_usage_error(cli):
     assert cli("ls", "--nope").returncode == 2
-
-
-class Screen:
-    """The program in a real terminal."""
-
-    def __init__(self, server, *words):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            try:
-                environment = clean_environment() | server.env | {"TERM": "xterm-256color"}
-                os.execve(str(binary()), [str(binary()), *words], environment)
-            finally:
-                os._exit(99)
-        self.text = ""
-
-    def resize(self, rows, cols):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def read(self):
-        while select.select([self.fd], [], [], 0.05)[0]:
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                return
-            if not data:
-                return
-            self.text += data.decode(errors="replace")
-
-    def shows(self, wanted):
-        def seen():
-            self.read()
-            return wanted in self.text
-
-        eventually(seen, what=f"{wanted!r} on the screen", within=20)
-
-    def exit_code(self):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            self.read()
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                os.close(self.fd)
-                return os.waitstatus_to_exitcode(status)
-        os.kill(self.pid, 9)
-        os.waitpid(self.pid, 0)
-        raise AssertionError(f"did not end; screen: {self.text!r}")
 
 
 def test_shell_is_a_terminal_that_follows_the_window(server, box):

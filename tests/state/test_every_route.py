@@ -98,6 +98,8 @@ ROUTES = [
     route("POST /v1/sandboxes/{id}/execute", "sandbox", {"language": "sh", "code": "true"}, needs_body=True),
     route("GET /v1/sandboxes/{id}/languages", "sandbox"),
     route("GET /v1/sandboxes/{id}/ports/{port}", "sandbox"),
+    route("GET /v1/df"),
+    route("POST /v1/prune", body={"dryRun": True}),
     route("GET /v1/broken"),
     route("POST /v1/broken/{id}/recover", "sandbox"),
     route("GET /v1/broken/{id}/disk", "sandbox"),

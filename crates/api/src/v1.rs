@@ -1,6 +1,7 @@
 //! SoulBox's own interface, below `/v1`.
 
 mod broken;
+mod disk;
 mod error;
 mod execute;
 mod ports;
@@ -21,6 +22,8 @@ pub(crate) fn routes() -> Router<App> {
         .route("/v1/broken/{id}", delete(broken::discard))
         .route("/v1/broken/{id}/recover", post(broken::recover))
         .route("/v1/broken/{id}/disk", get(broken::disk))
+        .route("/v1/df", get(disk::get))
+        .route("/v1/prune", post(disk::prune))
         .route("/v1/sandboxes/{id}/execute", post(execute::execute))
         .route("/v1/sandboxes/{id}/languages", get(execute::languages))
         .route("/v1/sandboxes/{id}/ports/{port}", get(ports::open))

@@ -1,4 +1,4 @@
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::HashSet, io, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use soulbox_image::ImageStore;
@@ -10,8 +10,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     BuildFailure, BuildLog, BuildRequest, BuilderConfig, Builds, FilesError, Upload,
     base::debian,
+    disk_use::{self, BuildDisk, Sizes},
     durable,
     files::Files,
+    garbage::{self, Ages},
     job::{BuildContext, Job},
     lease::Leases,
     pipeline,
@@ -56,6 +58,7 @@ impl Builder {
                 steps,
                 files,
                 leases,
+                sizes: Sizes::default(),
             }),
         })
     }
@@ -109,6 +112,19 @@ impl Builds for Builder {
     }
 
     async fn collect_garbage(&self, keep: Vec<Arc<Template>>) {
-        crate::garbage::collect(&self.context, &keep).await;
+        let ages = Ages::of(&self.context.config);
+        garbage::collect(&self.context, &keep, ages).await;
+    }
+
+    async fn prune(&self, keep: Vec<Arc<Template>>) {
+        garbage::collect(&self.context, &keep, Ages::NOW).await;
+    }
+
+    async fn disk_use(
+        &self,
+        without: HashSet<String>,
+        keep: Vec<Arc<Template>>,
+    ) -> io::Result<BuildDisk> {
+        disk_use::measure(&self.context, &without, &keep).await
     }
 }

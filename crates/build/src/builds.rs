@@ -1,4 +1,4 @@
-use std::{io, sync::Arc};
+use std::{collections::HashSet, io, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use soulbox_template::Template;
 use soulbox_types::TenantId;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BuildFailure, BuildLog, BuildRequest};
+use crate::{BuildDisk, BuildFailure, BuildLog, BuildRequest};
 
 /// The bytes of an upload as they come in.
 pub type Upload = BoxStream<'static, io::Result<Bytes>>;
@@ -55,4 +55,15 @@ pub trait Builds: Send + Sync + std::fmt::Debug {
     /// Removes layers, cached steps and files that nothing refers to. `keep` are the builds that
     /// sandboxes and snapshots use; kept templates are kept anyway.
     async fn collect_garbage(&self, keep: Vec<Arc<Template>>);
+
+    /// The same, however lately it was used: it can be made again. Uploads that a build may still
+    /// start with stay.
+    async fn prune(&self, keep: Vec<Arc<Template>>);
+
+    /// What the builder's files take. `without`: builds that are to be taken for gone already.
+    async fn disk_use(
+        &self,
+        without: HashSet<String>,
+        keep: Vec<Arc<Template>>,
+    ) -> io::Result<BuildDisk>;
 }

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use soulbox_types::TenantId;
 use tokio::{fs, io::AsyncWriteExt};
 
-use crate::{FilesError, Upload, durable, reserve::Reserve};
+use crate::{FilesError, Upload, durable, garbage::UPLOAD_GRACE, reserve::Reserve};
 
 /// An upload that sends nothing for so long has ended, whatever its client thinks.
 const STALL_LIMIT: Duration = Duration::from_mins(2);
@@ -119,6 +119,33 @@ impl Files {
         }
         file.flush().await.map_err(FilesError::Io)?;
         file.get_ref().sync_all().await.map_err(FilesError::Io)
+    }
+
+    /// What [`Self::collect`] would remove if room is wanted. Blocking.
+    pub(crate) fn unused(
+        &self,
+        lasting: Option<&TenantId>,
+        held: &HashSet<PathBuf>,
+    ) -> io::Result<Vec<PathBuf>> {
+        let now = SystemTime::now();
+        let mut all = Vec::new();
+        for tenant in fs_err::read_dir(&self.folder)? {
+            let tenant = tenant?.path();
+            if lasting.is_some_and(|lasting| tenant.ends_with(lasting.as_str())) {
+                continue;
+            }
+            for entry in fs_err::read_dir(&tenant)? {
+                let entry = entry?;
+                let used = entry.metadata()?.modified()?;
+                let old = now
+                    .duration_since(used)
+                    .is_ok_and(|unused| unused > UPLOAD_GRACE);
+                if old && !held.contains(&entry.path()) {
+                    all.push(entry.path());
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Removes what was not used for `age`. Blocking.

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     BuildLog, BuildRequest, BuilderConfig,
+    disk_use::Sizes,
     files::Files,
     key::Key,
     lease::{Lease, Leases},
@@ -29,6 +30,7 @@ pub(crate) struct BuildContext {
     pub(crate) steps: StepCache,
     pub(crate) files: Files,
     pub(crate) leases: Leases,
+    pub(crate) sizes: Sizes,
 }
 
 #[derive(Debug, Clone)]

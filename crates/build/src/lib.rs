@@ -13,12 +13,13 @@
 //!   removed
 //! - `state`, `expand`: environment, user and working directory
 //! - `step_log`, `problem`: lines and errors for the user
-//! - `durable`, `removal`: files on the host
+//! - `durable`, `removal`, `disk_use`: files on the host
 
 mod base;
 mod builder;
 mod builds;
 mod config;
+mod disk_use;
 mod durable;
 mod expand;
 mod files;
@@ -43,6 +44,7 @@ mod step_sandbox;
 pub use builder::Builder;
 pub use builds::{Builds, FilesError, Upload};
 pub use config::BuilderConfig;
+pub use disk_use::BuildDisk;
 pub use outcome::{BuildFailure, BuildLog};
 pub use request::{Base, BuildRequest, CopySource, Stage, Step, StepKind};
 pub use soulbox_image::Credentials;

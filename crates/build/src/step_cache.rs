@@ -223,6 +223,18 @@ impl StepCache {
         })
     }
 
+    /// Every step that is here. Blocking.
+    pub(crate) fn directories(&self) -> io::Result<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        for entry in fs_err::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.file_name().and_then(parse).is_some() {
+                all.push(path);
+            }
+        }
+        Ok(all)
+    }
+
     /// Removes directories that no build uses (`used` are those of all templates) and that
     /// nothing asked for lately. Blocking.
     pub(crate) fn collect(&self, used: &HashSet<PathBuf>, age: Duration) -> io::Result<()> {

@@ -15,18 +15,27 @@ use crate::{
 
 mod broken;
 mod copies;
+mod disk;
+mod events;
+mod inspect;
 mod keys;
 mod observe;
 mod ports;
 mod sandboxes;
+mod secrets;
 mod templates;
+mod volumes;
 
 pub use broken::{Disk, DiskChunk};
+pub use events::EVENTS_PER_PAGE;
 pub use ports::PortStream;
 
 /// What a create may take: the server waits for envd.
 const CREATE_LIMIT: Duration = Duration::from_mins(1);
 const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// More pages than any server should have: a server that always names a next page must not keep
+/// us forever.
+const MAX_PAGES: usize = 1000;
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -60,6 +69,38 @@ impl Client {
 
     async fn get<T: DeserializeOwned>(&self, path: &str, what: &'static str) -> Result<T> {
         parse(&self.call(Method::GET, path, None, what, CALL_LIMIT).await?)
+    }
+
+    /// All pages of a list. `path` has a query already.
+    async fn pages<T: DeserializeOwned>(&self, path: &str, what: &'static str) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        let mut next = path.to_owned();
+        for _ in 0..MAX_PAGES {
+            let answer = self
+                .call(Method::GET, &next, None, what, CALL_LIMIT)
+                .await?;
+            found.extend(parse::<Vec<T>>(&answer)?);
+            let token = answer.headers.get("x-next-token");
+            match token.and_then(|token| token.to_str().ok()) {
+                Some(token) if !token.is_empty() => {
+                    next = format!("{path}&nextToken={}", segment(token));
+                }
+                _ => return Ok(found),
+            }
+        }
+        Err(Error::protocol("the list does not end"))
+    }
+
+    /// `false`: there was none.
+    async fn delete(&self, path: &str, what: &'static str) -> Result<bool> {
+        match self
+            .call(Method::DELETE, path, None, what, CALL_LIMIT)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn call(

@@ -21,7 +21,7 @@ pub mod model;
 mod transport;
 mod upload;
 
-pub use api::{Client, Disk, DiskChunk, PortStream};
+pub use api::{Client, Disk, DiskChunk, EVENTS_PER_PAGE, PortStream};
 pub use config::Config;
 pub use envd::Envd;
 pub use error::{ApiError, Error, Result, RpcError};

@@ -25,8 +25,17 @@ pub struct CreateSandbox {
         skip_serializing_if = "Option::is_none"
     )]
     pub allow_internet_access: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volume_mounts: Vec<VolumeMount>,
     #[serde(flatten)]
     pub resources: Resources,
+}
+
+/// A volume in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeMount {
+    pub name: String,
+    pub path: String,
 }
 
 /// SoulBox's own addition to E2B's create: limits per sandbox.
@@ -61,8 +70,69 @@ pub struct Sandbox {
     pub domain: Option<String>,
 }
 
+/// A folder that outlives sandboxes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Volume {
+    #[serde(rename = "volumeID")]
+    pub id: String,
+    pub name: String,
+}
+
+/// What takes room on the server's disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// Whether what is everybody's is among them.
+    pub operator: bool,
+    pub items: Vec<DiskItem>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DiskItem {
+    pub kind: String,
+    pub count: u64,
+    pub bytes: u64,
+    /// What a prune frees of it.
+    pub reclaimable: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pruned {
+    pub freed: Vec<DiskItem>,
+}
+
+/// What the server tells of a secret: everything but its value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredSecret {
+    #[serde(rename = "secretID")]
+    pub id: String,
+    pub name: String,
+    pub current_version: i64,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    pub created_at: String,
+    pub updated_at: String,
+}
+
+/// Something that happened to a sandbox. What we do not show is kept as it came.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SandboxEvent {
+    pub id: String,
+    #[serde(rename = "sandboxId")]
+    pub sandbox: String,
+    /// `created`, `paused`, `killed` and so on.
+    #[serde(rename = "eventLabel")]
+    pub label: String,
+    #[serde(rename = "eventData", default)]
+    pub data: serde_json::Value,
+    /// RFC 3339.
+    pub timestamp: String,
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, serde_json::Value>,
+}
+
 /// The files of a sandbox at one moment. Used and deleted as a template is.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Snapshot {
     #[serde(rename = "snapshotID")]
     pub id: String,

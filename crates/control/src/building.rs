@@ -38,6 +38,7 @@ pub use self::{
     start::BuildInfo,
 };
 pub(crate) use self::{
+    garbage::Collecting,
     request::own_reference,
     scheduler::BuildScheduler,
     templates::{BuildHold, Built, TemplateCatalog},

@@ -35,7 +35,7 @@ pub(crate) const MOST_EVENTS: u32 = 200_000;
 pub type Event = EventRow;
 
 /// The last word of E2B's event types.
-pub const EVENT_KINDS: [&str; 9] = [
+pub const EVENT_KINDS: [&str; 10] = [
     "created",
     "updated",
     "paused",
@@ -46,6 +46,8 @@ pub const EVENT_KINDS: [&str; 9] = [
     // SoulBox's own: it cannot be used, and its files are kept; it came back from them.
     "broken",
     "recovered",
+    // And: the kernel killed something in it for lack of memory.
+    "oom",
 ];
 
 #[derive(Debug)]
@@ -182,6 +184,15 @@ impl Control {
         let mut data = Map::new();
         data.insert("set_timeout".to_owned(), written(deadline).into());
         self.note_event(id, "updated", data);
+    }
+
+    pub(crate) fn note_out_of_memory(&self, id: &SandboxId, killed: u64, memory_mib: u32) {
+        tracing::info!(sandbox_id = %id, killed, memory_mib, "out of memory in a sandbox");
+        let mut data = Map::new();
+        data.insert("reason".to_owned(), "out of memory".into());
+        data.insert("killed".to_owned(), killed.into());
+        data.insert("memory_mb".to_owned(), memory_mib.into());
+        self.note_event(id, "oom", data);
     }
 
     pub(crate) fn note_paused(&self, id: &SandboxId) {

@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use crate::{Control, Error, Result, api_key, committed::follow, reference::is_word};
 
-const DEFAULT_TENANT: &str = "default";
+/// The operator's: its key is in the data folder.
+pub(crate) const DEFAULT_TENANT: &str = "default";
 const MAX_NAME_LENGTH: usize = 128;
 const MAX_KEYS: usize = 1000;
 

@@ -13,7 +13,7 @@
 //! - `snapshot`, `fork`, `snapshots`: keeping the files of sandboxes, and making others from them
 //! - `request`, `idempotency`: checking a request; answering a repeated one
 //! - `template`, `catalogue`, `tags`, `reference`: templates and the names that mean them
-//! - `building`: how templates come to be, and go
+//! - `building`: how templates come to be, and go; `disk`: what takes room, and freeing it
 //! - `keys`, `api_key`: who may come in
 //! - `token`, `vault`: tokens and keys derived from the server's seed
 //! - `secrets`, `volumes`: what tenants keep between sandboxes
@@ -29,6 +29,7 @@ mod config;
 mod control;
 mod create;
 mod deadline;
+mod disk;
 mod ending;
 mod enter;
 mod error;
@@ -65,6 +66,7 @@ pub use self::{
     config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,
     create::Access,
+    disk::{DiskItem, DiskKind},
     error::{Error, ErrorCode, Problem, Result},
     idempotency::IdempotencyKey,
     journal::{EVENT_KINDS, Event},

@@ -117,6 +117,11 @@ async fn follow_events(control: Weak<Control>, mut events: Receiver<NodeEvent>) 
                     control.note_paused(&id);
                 }
             }
+            Ok(NodeEvent::OutOfMemory {
+                id,
+                killed,
+                memory_mib,
+            }) => control.note_out_of_memory(&id, killed, memory_mib),
             // Their ends are found by the next two looks at the node.
             Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "node events were missed"),
             Err(RecvError::Closed) => return,

@@ -28,6 +28,7 @@
 //! - `ready`: a template's start command and ready check
 //! - `pool`: sandboxes that wait for a user; `reserve`: what is kept for a create that comes
 //! - `disk_guard`: pauses those that would fill the machine's disk
+//! - `out_of_memory`: what the kernel killed for lack of memory, told
 //! - `memory_guard`: ends those that hold memory which no limit covers
 //! - `metrics`, `logs`: what users ask about it
 
@@ -48,6 +49,7 @@ mod logs;
 mod memory_guard;
 mod metrics;
 mod network;
+mod out_of_memory;
 mod pause;
 mod pool;
 mod quarantine;

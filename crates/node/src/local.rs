@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use soulbox_runtime::{Error, NodeEvent, Result, Runtime, Runtimes, StatusCache};
 use soulbox_template::Templates;
-use soulbox_types::{SandboxId, SandboxState, Tier, UnixMillis};
+use soulbox_types::{SandboxId, SandboxState, Tier};
 use tokio::sync::broadcast;
 
 use crate::{
@@ -29,7 +29,8 @@ use crate::{
     entries::Entries,
     entry::Entry,
     folder::Folder,
-    logs, memory_guard, metrics,
+    logs::{self, EndedLogs},
+    memory_guard, metrics,
     pool::{self, Pool, PoolConfig},
     quarantine::Quarantine,
     snapshots::Snapshots,
@@ -75,6 +76,7 @@ pub struct LocalNode {
     runtimes: Runtimes,
     snapshots: Snapshots,
     ends: Ends,
+    ended_logs: Arc<EndedLogs>,
     quarantine: Quarantine,
     pool: Arc<Pool>,
     admission: Arc<AdmissionController>,
@@ -85,6 +87,8 @@ pub struct LocalNode {
     statuses: Arc<StatusCache>,
     /// Ended by the memory guard.
     pub(crate) evicted: AtomicU64,
+    /// What the kernel killed in sandboxes for lack of memory.
+    pub(crate) oom_kills: AtomicU64,
     /// What those held that it is ending now.
     pub(crate) evictions_under_way: Mutex<HashMap<SandboxId, u64>>,
     events: broadcast::Sender<NodeEvent>,
@@ -100,6 +104,7 @@ impl LocalNode {
             .map_err(|e| Error::io("could not make the sandboxes folder", e))?;
         let snapshots = Snapshots::open(config.snapshots_dir.clone())?;
         let ends = Ends::open(config.ends_dir.clone())?;
+        let ended_logs = Arc::new(EndedLogs::open(config.ends_dir.join("logs"))?);
         let quarantine = Quarantine::open(config.quarantine_dir.clone())?;
         let pool = Arc::new(Pool::new(config.pool.clone()));
         let admission = config.admission.clone();
@@ -114,10 +119,12 @@ impl LocalNode {
             runtimes,
             snapshots,
             ends,
+            ended_logs,
             quarantine,
             entries: Mutex::new(Entries::new(Arc::clone(&statuses))),
             statuses,
             evicted: AtomicU64::new(0),
+            oom_kills: AtomicU64::new(0),
             evictions_under_way: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             me: Weak::clone(me),
@@ -241,6 +248,10 @@ impl LocalNode {
         &self.ends
     }
 
+    pub(crate) fn ended_logs(&self) -> Arc<EndedLogs> {
+        Arc::clone(&self.ended_logs)
+    }
+
     pub(crate) fn quarantine(&self) -> &Quarantine {
         &self.quarantine
     }
@@ -259,11 +270,7 @@ impl LocalNode {
     pub(crate) async fn sample(&self, id: &SandboxId) {
         let stats = async { self.runtime_of(id)?.stats(id).await };
         match stats.await {
-            Ok(stats) => {
-                if let Some(mut entry) = self.entries.lock().get_mut(id) {
-                    entry.history.add(UnixMillis::now(), stats);
-                }
-            }
+            Ok(stats) => self.note_stats(id, stats),
             // It may have ended meanwhile.
             Err(error) => tracing::debug!(sandbox_id = %id, %error, "no sample"),
         }

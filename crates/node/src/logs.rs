@@ -2,6 +2,7 @@
 //!
 //! The answer comes from inside: it is bounded, and nothing in it is believed.
 
+mod ended;
 mod kept;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use soulbox_runtime::{DynStream, LogEntry};
 use soulbox_types::{NODE_TOKEN_HEADER, Secret};
 use tokio_util::task::AbortOnDropHandle;
 
+pub(crate) use ended::EndedLogs;
 pub(crate) use kept::{AnsweringEnvd, keep_all, keep_said, merged, said_before_a_pause};
 
 const LIMIT: Duration = Duration::from_secs(5);

@@ -160,6 +160,7 @@ async fn watch(shared: Arc<Shared>) {
         tokio::select! {
             event = events.recv(), if open => match event {
                 Ok(NodeEvent::Ended { id, .. } | NodeEvent::Paused { id }) => shared.end(&id),
+                Ok(NodeEvent::OutOfMemory { .. }) => {}
                 Err(RecvError::Lagged(_)) => shared.sweep(),
                 Err(RecvError::Closed) => open = false,
             },

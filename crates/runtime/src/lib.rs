@@ -17,8 +17,8 @@ mod status;
 pub use build_node::BuildNode;
 pub use error::{Error, Result};
 pub use node::{
-    Broken, DiskStream, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken, Remedy,
-    Snapshot, Waker,
+    Broken, DiskStream, DiskUse, End, LogEntry, LogLevel, MetricSample, Node, NodeEvent, NotWoken,
+    Remedy, Snapshot, Waker,
 };
 pub use refill::Refill;
 pub use reservation::{PoolKey, Release, Reservation, ReservationSource, ReserveRequest, Reserved};

@@ -25,6 +25,21 @@ pub enum NodeEvent {
     },
     /// Connections into it are to be cut: nobody inside answers any more.
     Paused { id: SandboxId },
+    /// The kernel killed so many processes inside for lack of memory.
+    OutOfMemory {
+        id: SandboxId,
+        killed: u64,
+        memory_mib: u32,
+    },
+}
+
+/// What a tenant's sandboxes take of the node's disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// Running and paused: the bytes that each one's disk really takes.
+    pub sandboxes: Vec<(SandboxId, u64)>,
+    /// How many logs of ended ones, and their bytes.
+    pub ended_logs: (u64, u64),
 }
 
 /// Why a sandbox is not there any more.
@@ -272,7 +287,15 @@ pub trait Node: Send + Sync + fmt::Debug {
     /// Samples taken so far, oldest first.
     fn metrics(&self, id: &SandboxId) -> Vec<MetricSample>;
 
-    /// The sandbox's log, oldest first, bounded.
+    /// For its owner to see what takes room.
+    async fn disk_use(&self, _tenant: &TenantId) -> Result<DiskUse> {
+        Ok(DiskUse::default())
+    }
+
+    /// Removes the logs of a tenant's ended sandboxes.
+    async fn clear_ended_logs(&self, _tenant: &TenantId) {}
+
+    /// The sandbox's log, oldest first, bounded. Also of one that has ended, for a day.
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>>;
 
     fn events(&self) -> broadcast::Receiver<NodeEvent>;

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //! - [`Settings`], [`Config`]: options from flags, environment and file, and the checked result
-//! - [`serve`]: the steps of a start, each with a clear error
+//! - [`serve`]: the steps of a start, each with a clear error; `start_progress`: how far it is
 //! - `preflight`, `trial`: whether this machine can run sandboxes
 //! - `data_dir`, `private_file`: the data folder, its lock and its secrets
 //! - `tls`: the local certificate authority, or the operator's own certificate
@@ -35,6 +35,7 @@ mod request_body;
 mod running;
 mod serve;
 mod service_manager;
+mod start_progress;
 mod tls;
 mod trial;
 mod wiring;

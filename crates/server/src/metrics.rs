@@ -34,8 +34,11 @@ pub(crate) enum Route {
 
 impl Route {
     pub(crate) fn of_api(method: &Method, path: &str) -> Self {
-        const KNOWN: [&str; 10] = [
+        const KNOWN: [&str; 13] = [
             "broken",
+            "df",
+            "events",
+            "prune",
             "sandboxes",
             "templates",
             "teams",
@@ -124,6 +127,7 @@ pub(crate) struct Busy {
     pub(crate) pool: PoolStats,
     pub(crate) admission: AdmissionStats,
     pub(crate) evictions: u64,
+    pub(crate) oom_kills: u64,
 }
 
 pub(crate) type BusyNow = Arc<dyn Fn() -> Busy + Send + Sync>;
@@ -395,9 +399,12 @@ impl Busy {
             pool,
             admission,
             evictions,
+            oom_kills,
         } = self;
         let help = "Sandboxes that were ended since they held memory outside of their limit";
         counter(encoder, "sandboxes_evicted", help, *evictions)?;
+        let help = "Processes in sandboxes that the kernel killed for lack of memory";
+        counter(encoder, "oom_kills", help, *oom_kills)?;
         let members = [
             ("ready", signed(pool.ready as u64)),
             ("making", signed(pool.making as u64)),

@@ -16,6 +16,7 @@ use crate::{
     program_name, quick_start,
     running::{Listeners, Parts, run},
     service_manager::ServiceManager,
+    start_progress::StartProgress,
     tls::{self, Tls},
     wiring::{self, Startup, Stopped, check_stop},
 };
@@ -121,12 +122,18 @@ async fn start(
         .tls_domain()
         .unwrap_or_else(|| config.domain.clone());
     let known_key = env_files::known_key(&config.data_dir)?;
-    let startup = Startup { manager, stop };
+    let progress = &StartProgress::begin(&config.data_dir);
+    let startup = Startup {
+        manager,
+        progress,
+        stop,
+    };
     let (parts, key) = wiring::assemble(config, sandbox_domain, seed, known_key, startup).await?;
     if let Err(error) = announce(config, &data_dir, &listeners, &endpoints, key.as_ref()) {
         parts.close.await;
         return Err(error);
     }
+    progress.done();
     Ok(Started {
         listeners,
         parts,

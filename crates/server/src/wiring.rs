@@ -51,7 +51,6 @@ pub(crate) async fn assemble(
 ) -> anyhow::Result<(Parts, Option<Secret>)> {
     let stop = startup.stop;
     startup
-        .manager
         .status("making the template `base` of this machine")
         .await;
     let (programs, template) = prepare(config).await?;
@@ -95,6 +94,7 @@ pub(crate) async fn assemble(
             pool: watched.pool_stats(),
             admission: watched.admission_stats(),
             evictions: watched.evictions(),
+            oom_kills: watched.oom_kills(),
         })),
         slots: Some(slots(machine)),
         limits: ConnectionLimits::of_this_process(),
@@ -126,12 +126,12 @@ async fn open_rest(
     } = base;
     check_stop(stop)?;
     let admission = admission::prepare(config, &opened.machine).await?;
-    startup.manager.status("trying to start a sandbox").await;
+    startup.status("trying to start a sandbox").await;
     let jail =
         Jail::open(Arc::clone(&opened.machine)).context("could not prepare the jail tier")?;
     trial::before_ready(&opened.machine, &*jail, &template, &config.data_dir, stop).await?;
     check_stop(stop)?;
-    startup.manager.status("taking up the sandboxes").await;
+    startup.status("taking up the sandboxes").await;
     let node = LocalNode::open(
         NodeConfig {
             sandboxes_dir: sandboxes_dir(config),

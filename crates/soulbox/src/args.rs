@@ -2,14 +2,22 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{
+    Args, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use soulbox_client::config::DEFAULT_DATA_DIR;
 use soulbox_server::Endpoint;
 use soulbox_types::Secret;
 
+use crate::suggest::of_another_program;
+
 mod bench;
+mod copies;
 mod create;
+mod disk;
 mod files;
+mod kept;
 mod keys;
 mod observe;
 mod pause;
@@ -21,10 +29,20 @@ mod template;
 mod values;
 
 pub(crate) use bench::BenchArgs;
-pub(crate) use create::CreateArgs;
+pub(crate) use copies::{
+    ForkArgs, SnapshotCommand, SnapshotCreateArgs, SnapshotListArgs, SnapshotRemoveArgs,
+};
+pub(crate) use create::{CreateArgs, NewSandboxArgs};
+pub(crate) use disk::{DiskArgs, PruneArgs};
 pub(crate) use files::{CopyArgs, CopyPath};
+pub(crate) use kept::{
+    SecretCommand, SecretCreateArgs, SecretListArgs, SecretRemoveArgs, VolumeCommand,
+    VolumeInspectArgs, VolumeListArgs, VolumeRemoveArgs,
+};
 pub(crate) use keys::{KeyCommand, Offline};
-pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
+pub(crate) use observe::{
+    EventsArgs, InspectArgs, ListArgs, LogsArgs, ProcessesArgs, StatsArgs, TopArgs, WaitArgs,
+};
 pub(crate) use pause::{PauseArgs, ResumeArgs};
 pub(crate) use process::{AttachArgs, CommandArgs, ExecArgs, RunArgs, ShellArgs};
 pub(crate) use reach::{ForwardArgs, OpenArgs, PortPair, UrlArgs};
@@ -87,6 +105,7 @@ Examples:
     Dns(soulbox_server::DnsArgs),
     Doctor(DoctorArgs),
     Run(RunArgs),
+    Create(NewSandboxArgs),
     #[command(visible_alias = "list")]
     Ls(ListArgs),
     Ps(ProcessesArgs),
@@ -102,6 +121,10 @@ Examples:
     SshProxy(SshProxyArgs),
     SshConfig(SshConfigArgs),
     Logs(LogsArgs),
+    Inspect(InspectArgs),
+    Events(EventsArgs),
+    Wait(WaitArgs),
+    Top(TopArgs),
     #[command(visible_alias = "rm")]
     Kill(KillArgs),
     Stats(StatsArgs),
@@ -109,6 +132,24 @@ Examples:
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Recover(RecoverArgs),
+    Fork(ForkArgs),
+    /// Keep the files of sandboxes, to make others from them
+    Snapshot {
+        #[command(subcommand)]
+        command: SnapshotCommand,
+    },
+    /// Manage volumes: folders that outlive sandboxes and can be shared by them
+    Volume {
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
+    Df(DiskArgs),
+    Prune(PruneArgs),
+    /// Manage secrets: values that the server keeps sealed
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
     /// Build and manage templates: what sandboxes start from
     Template {
         #[command(subcommand)]
@@ -125,6 +166,20 @@ Examples:
     BenchServer(Box<soulbox_server::ServeArgs>),
     Completions(CompletionsArgs),
     Version(VersionArgs),
+}
+
+/// A word of another program gets what it is called here.
+pub(crate) fn explain(mut error: clap::Error) -> clap::Error {
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => return error,
+    };
+    if let Some(here) = of_another_program(&word) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tip = ContextValue::StyledStrs(vec![here.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
 }
 
 impl Command {
@@ -236,6 +291,9 @@ pub(crate) struct KillArgs {
     /// All sandboxes of this API key's tenant
     #[arg(long, conflicts_with = "sandboxes")]
     pub all: bool,
+    /// Accepted as `docker rm` has it: a running sandbox is always ended
+    #[arg(short, long)]
+    pub force: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

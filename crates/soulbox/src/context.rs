@@ -10,7 +10,11 @@ use soulbox_client::{
 };
 use soulbox_types::Secret;
 
-use crate::{args::ServerArgs, report::advice};
+use crate::{
+    args::ServerArgs,
+    report::advice,
+    suggest::{closest, did_you_mean},
+};
 
 /// What is as long as this is a whole id, not the beginning of one.
 const ID_LENGTH: usize = 21;
@@ -49,6 +53,71 @@ impl Server {
             }
             Err(error) => Err(self.explain(error)),
         }
+    }
+
+    /// The id of a sandbox that is there, or of one that has ended: those the server knows by what
+    /// happened to them.
+    pub(crate) async fn find_ended_too(&self, name: &str) -> Result<String> {
+        let error = match self.find(name).await {
+            Ok(detail) => return Ok(detail.listed.id),
+            Err(error) => error,
+        };
+        if !is_absent(&error) {
+            return Err(error);
+        }
+        if name.len() >= ID_LENGTH {
+            let known = self.client.events(Some(name), 0).await;
+            let known = known.map_err(|error| self.explain(error))?;
+            return if known.is_empty() {
+                Err(error)
+            } else {
+                Ok(name.to_owned())
+            };
+        }
+        let events = self.client.events(None, 0).await;
+        let events = events.map_err(|error| self.explain(error))?;
+        let mut ids: Vec<String> = events.into_iter().map(|event| event.sandbox).collect();
+        ids.sort();
+        ids.dedup();
+        match unique("sandbox", "soulbox ls", name, &ids) {
+            Ok(id) => Ok(id.to_owned()),
+            Err(_) => Err(error),
+        }
+    }
+
+    /// What the server says of a sandbox that is not there any more; `None`: it never was.
+    pub(crate) async fn why_ended(&self, name: &str) -> Option<anyhow::Error> {
+        check(name).ok()?;
+        if name.len() < ID_LENGTH {
+            return None;
+        }
+        match self.client.sandbox(name).await {
+            Err(error) if error.is_not_found() => Some(self.explain(error)),
+            _ => None,
+        }
+    }
+
+    /// For a template that is not there: one with a similar name.
+    pub(crate) async fn explain_template(&self, error: Error, name: &str) -> anyhow::Error {
+        let unknown = error.is_not_found();
+        let refused = self.explain(error);
+        if !unknown {
+            return refused;
+        }
+        let templates = self.client.templates().await.unwrap_or_default();
+        let names = templates
+            .iter()
+            .flat_map(|one| one.aliases.iter().chain(&one.names));
+        let look = "`soulbox template ls` shows the templates";
+        let hint = did_you_mean(name, names.map(String::as_str), look);
+        advice(format!("{refused:#}"), hint)
+    }
+
+    /// Whether a word that was given where a command or a sandbox is meant is a template: `-t` named
+    /// one before it was the terminal.
+    pub(crate) async fn is_template(&self, word: &str) -> bool {
+        let templates = self.client.templates().await.unwrap_or_default();
+        templates.iter().any(|one| one.is_called(word))
     }
 
     pub(crate) async fn ids(&self) -> Result<Vec<String>> {
@@ -98,6 +167,14 @@ impl Server {
     }
 }
 
+/// What was looked for is not there, or not any more.
+fn is_absent(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<Error>() {
+        Some(error) => error.is_not_found(),
+        None => error.downcast_ref::<Absent>().is_some(),
+    }
+}
+
 pub(crate) fn flags(args: &ServerArgs) -> Flags {
     Flags {
         api_url: args.api_url.clone(),
@@ -119,6 +196,21 @@ fn check(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Nothing begins so.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    message: String,
+    pub(crate) hint: String,
+}
+
+impl std::fmt::Display for Absent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Absent {}
+
 /// The one id that begins so. `lister` is the command that shows what there is.
 pub(crate) fn unique<'a>(
     kind: &str,
@@ -127,6 +219,8 @@ pub(crate) fn unique<'a>(
     ids: &'a [String],
 ) -> Result<&'a str> {
     const SHOWN: usize = 5;
+    /// Fewer characters are like any id.
+    const SURE: usize = 4;
     let matching: Vec<&str> = ids
         .iter()
         .map(String::as_str)
@@ -135,12 +229,28 @@ pub(crate) fn unique<'a>(
     match matching.as_slice() {
         [only] => Ok(only),
         [] => {
-            let message = format!("there is no {kind} whose id begins with {beginning}");
-            let hint = match ids.len() {
+            let look = match ids.len() {
                 0 => format!("this key has no {kind} at all; `{lister}` shows them"),
+                1 => format!("`{lister}` shows the one that there is, with its id"),
                 count => format!("`{lister}` shows the {count} that there are, with their ids"),
             };
-            Err(advice(message, hint))
+            // Ids are long: what was typed is compared with as much of them.
+            let beginnings: Vec<&str> = ids
+                .iter()
+                .map(|id| id.get(..beginning.len()).unwrap_or(id))
+                .collect();
+            let meant = closest(beginning, beginnings.iter().copied())
+                .filter(|_| beginning.len() >= SURE)
+                .and_then(|meant| beginnings.iter().position(|each| *each == meant));
+            let hint = match meant {
+                Some(index) => format!("did you mean {}? {look}", ids[index]),
+                None => look,
+            };
+            Err(Absent {
+                message: format!("there is no {kind} whose id begins with {beginning}"),
+                hint,
+            }
+            .into())
         }
         many => {
             let shown = many
@@ -172,6 +282,21 @@ mod tests {
         assert!(many.contains("iabc, iabd"), "{many}");
         let none = unique("z").unwrap_err().to_string();
         assert_eq!(none, "there is no sandbox whose id begins with z");
+    }
+
+    #[test]
+    fn a_slip_in_the_beginning_of_an_id_is_understood() {
+        let ids = ["iabcdefgh", "izzzzzzzz"].map(str::to_owned);
+        let hint = |beginning| {
+            let error = unique("sandbox", "soulbox ls", beginning, &ids).unwrap_err();
+            error.downcast_ref::<Absent>().unwrap().hint.clone()
+        };
+        assert!(
+            hint("iabdc").starts_with("did you mean iabcdefgh? "),
+            "{}",
+            hint("iabdc")
+        );
+        assert!(!hint("iq").contains("did you mean"));
     }
 
     #[test]

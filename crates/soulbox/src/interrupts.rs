@@ -2,7 +2,22 @@
 
 use std::io;
 
+use anyhow::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{report, sandbox::Interrupted};
+
+/// Work that Ctrl-C only stops watching: `leave` says what goes on.
+pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = T>, leave: &str) -> Result<T> {
+    let mut interrupts = Interrupts::listen()?;
+    tokio::select! {
+        done = work => Ok(done),
+        code = interrupts.next() => {
+            report::note(&format!("interrupted: {leave}"));
+            Err(Interrupted(code).into())
+        }
+    }
+}
 
 /// From the moment this exists the signals no longer end the program by themselves: whoever makes
 /// one must wait on it.

@@ -7,7 +7,8 @@
 //! - `pack`: the files of a template's COPY steps
 //! - `attach`: a process's output, input and exit code, passed through
 //! - `stack`: a limit that would end this program without a word
-//! - `terminal`, `interrupts`, `output`, `report`, `words`: the user's side
+//! - `suggest`: what was probably meant
+//! - `terminal`, `interrupts`, `output`, `report`, `status_line`: the user's side
 
 use std::{process::ExitCode, time::Duration};
 
@@ -28,6 +29,8 @@ mod pack;
 mod report;
 mod sandbox;
 mod stack;
+mod status_line;
+mod suggest;
 mod terminal;
 
 /// How long background work may take to notice that the program ends: a blocked read of stdin
@@ -63,7 +66,10 @@ fn run() -> ExitCode {
         }
         _ => {}
     }
-    let cli = args::Cli::parse();
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => args::explain(error).exit(),
+    };
     let failure_code = cli.command.failure_code();
     let shutdown_limit = match cli.command {
         args::Command::Serve(_) | args::Command::BenchServer(_) | args::Command::Dns(_) => {

@@ -1,6 +1,6 @@
 //! Tables for people, JSON for programs.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
@@ -14,6 +14,11 @@ pub(crate) fn text(text: &str) -> Result<()> {
     out.write_all(b"\n")?;
     out.flush()?;
     Ok(())
+}
+
+/// Whether a person reads it.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {

@@ -9,7 +9,7 @@ use std::{
 use soulbox_client::config::ConfigError;
 use soulbox_types::Chain;
 
-use crate::output;
+use crate::{context::Absent, output};
 
 /// An error of ours that knows what to do about it.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) fn failure(error: &anyhow::Error, code: u8) -> ExitCode {
 
 pub(crate) fn print(error: &anyhow::Error) {
     let mut text = format!("{} {}", label("error:", "31"), lines(&chain(error)));
-    if let Some(hint) = hint(error) {
+    if let Some(hint) = hint_of(error) {
         // Writing to a String cannot fail.
         write!(text, "\n{} {}", label("hint:", "36"), lines(&hint)).ok();
     }
@@ -77,6 +77,15 @@ pub(crate) fn warning(message: &str) {
     ));
 }
 
+/// What to do about something that another program said.
+pub(crate) fn hint(message: &str) {
+    line(&format!(
+        "{} {}",
+        label("hint:", "36"),
+        output::printable(message)
+    ));
+}
+
 /// Something to know that is not the command's output.
 pub(crate) fn note(message: &str) {
     line(&output::printable(message));
@@ -100,10 +109,13 @@ fn chain(error: &anyhow::Error) -> String {
     Chain(error.as_ref()).to_string()
 }
 
-fn hint(error: &anyhow::Error) -> Option<String> {
+fn hint_of(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         if let Some(advice) = cause.downcast_ref::<Advice>() {
             return Some(advice.hint.clone());
+        }
+        if let Some(absent) = cause.downcast_ref::<Absent>() {
+            return Some(absent.hint.clone());
         }
         if let Some(error) = cause.downcast_ref::<soulbox_client::Error>() {
             return error.hint().map(str::to_owned);
@@ -134,6 +146,6 @@ mod tests {
             .context("cannot do it")
             .unwrap_err();
         assert_eq!(chain(&error), "cannot do it: no such thing");
-        assert_eq!(hint(&error).as_deref(), Some("look elsewhere"));
+        assert_eq!(hint_of(&error).as_deref(), Some("look elsewhere"));
     }
 }

@@ -1,11 +1,11 @@
 //! A sandbox that belongs to a command: made for it, kept alive while it runs, ended with it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use soulbox_client::{
-    Client, Envd,
-    model::{CreateSandbox, Resources},
+    Client, Envd, Error,
+    model::{CreateSandbox, Resources, Sandbox, templates::Template},
 };
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -15,6 +15,7 @@ use crate::{
     interrupts::Interrupts,
     option_names::as_options,
     report::{advice, note, warning},
+    status_line::{StatusLine, time_left},
 };
 
 /// Without --timeout a sandbox lives as long as its command: its end is always this far away, and
@@ -23,6 +24,12 @@ pub(crate) const LEASE_SECONDS: u32 = 300;
 const RENEWAL: Duration = Duration::from_mins(1);
 /// A creation takes milliseconds.
 const LONG: Duration = Duration::from_secs(2);
+/// Between two looks at a build.
+const LOOK: Duration = Duration::from_secs(1);
+/// The longest that the server builds one of its own templates.
+const BUILD_LIMIT: Duration = Duration::from_hours(2);
+const LOG_PAGE: usize = 100;
+const MOST_LOG_PAGES: usize = 100;
 /// How long Ctrl-C waits for a creation that is under way.
 const ABANDON_LIMIT: Duration = Duration::from_secs(5);
 
@@ -40,21 +47,7 @@ impl OwnSandbox {
         user: Option<String>,
         interrupts: &mut Interrupts,
     ) -> Result<Self> {
-        let create_request = create_request(args);
-        let client = server.client.clone();
-        let mut creation = tokio::spawn(async move { client.create(&create_request).await });
-        let slowness = tell_why_it_takes_long(server, &args.template);
-        tokio::pin!(slowness);
-        let mut told = false;
-        let sandbox = loop {
-            tokio::select! {
-                created = &mut creation => {
-                    break created?.map_err(|error| server.explain(as_options(error)))?;
-                }
-                code = interrupts.next() => return abandon(server, creation, code).await,
-                () = &mut slowness, if !told => told = true,
-            }
-        };
+        let sandbox = create(server, args, interrupts).await?;
         let client = server.client.clone();
         let lease = args
             .timeout
@@ -82,27 +75,106 @@ impl OwnSandbox {
     }
 }
 
+/// Makes one. A template that is being built for its first use is waited for, with how far it is.
+pub(crate) async fn create(
+    server: &Server,
+    args: &CreateArgs,
+    interrupts: &mut Interrupts,
+) -> Result<Sandbox> {
+    let request = create_request(args);
+    let first_use = FirstUse::watch(server, &args.template);
+    tokio::pin!(first_use);
+    let mut told = false;
+    let started = Instant::now();
+    loop {
+        let (client, asked) = (server.client.clone(), request.clone());
+        let mut creation = tokio::spawn(async move { client.create(&asked).await });
+        let made = loop {
+            tokio::select! {
+                created = &mut creation => break created?,
+                code = interrupts.next() => return abandon(server, creation, code).await,
+                () = &mut first_use, if !told => told = true,
+            }
+        };
+        match made {
+            Ok(sandbox) => return Ok(sandbox),
+            Err(Error::Api(refused))
+                if refused.error_code.as_deref() == Some("template_building")
+                    && started.elapsed() < BUILD_LIMIT => {}
+            Err(error) => {
+                let error = as_options(error);
+                return Err(server.explain_template(error, &args.template).await);
+            }
+        }
+    }
+}
+
 /// The first use of a built-in template builds it, which takes minutes: nobody should wait for that
 /// without a word.
-async fn tell_why_it_takes_long(server: &Server, name: &str) {
-    tokio::time::sleep(LONG).await;
-    // Should this fail, the creation's own answer tells more.
-    let templates = server.client.templates().await.unwrap_or_default();
-    let template = templates.iter().find(|one| one.is_called(name));
-    if template.is_some_and(|one| one.build_status == "building") {
-        note(&format!(
-            "template {name} is being built for its first use, which takes minutes; `soulbox \
-             template logs -f {name}` shows how far it is"
-        ));
+struct FirstUse;
+
+impl FirstUse {
+    /// Ends when there is nothing (more) to tell.
+    async fn watch(server: &Server, name: &str) {
+        tokio::time::sleep(LONG).await;
+        let started = Instant::now();
+        let mut line = StatusLine::new(false);
+        let mut told = false;
+        loop {
+            // Should this fail, the creation's own answer tells more.
+            let templates = server.client.templates().await.unwrap_or_default();
+            let template = templates.iter().find(|one| one.is_called(name));
+            let Some(template) = template.filter(|one| one.build_status == "building") else {
+                return;
+            };
+            if !std::mem::replace(&mut told, true) {
+                note(&format!(
+                    "template {name} is being built for its first use, which takes minutes; \
+                     `soulbox template logs -f {name}` shows how far it is; Ctrl-C leaves the build \
+                     to go on"
+                ));
+            }
+            if !line.is_wanted() {
+                return;
+            }
+            let step = newest_step(server, template).await.unwrap_or_default();
+            line.set(&format!("{step}{}", time_left(started.elapsed(), None)));
+            tokio::time::sleep(LOOK).await;
+        }
     }
+}
+
+/// `[3/7] RUN …: ` of the build's log.
+async fn newest_step(server: &Server, template: &Template) -> Option<String> {
+    let detail = server.client.template(&template.id).await.ok()?;
+    let build = detail.builds.iter().find(|one| one.status == "building")?;
+    let mut offset = 0;
+    let mut newest = None;
+    for _ in 0..MOST_LOG_PAGES {
+        let page = server.client.build_status(&template.id, &build.id, offset);
+        let page = page.await.ok()?;
+        offset += page.log_entries.len();
+        let steps = page.log_entries.iter().rev();
+        let step = steps.map(|entry| entry.message.as_str());
+        newest = step
+            .clone()
+            .find(|message| message.starts_with('['))
+            .map(|message| format!("{message}: "))
+            .or(newest);
+        if page.log_entries.len() < LOG_PAGE {
+            break;
+        }
+    }
+    newest
 }
 
 /// Interrupted while the server was at work: what it makes must not stay behind.
 async fn abandon(
     server: &Server,
-    creation: JoinHandle<soulbox_client::Result<soulbox_client::model::Sandbox>>,
+    creation: JoinHandle<soulbox_client::Result<Sandbox>>,
     code: u8,
-) -> Result<OwnSandbox> {
+) -> Result<Sandbox> {
+    note("interrupted: the sandbox that is being made is ended");
     if let Ok(Ok(Ok(sandbox))) = timeout(ABANDON_LIMIT, creation).await {
         server.client.kill(&sandbox.id).await?;
     }
@@ -128,6 +200,7 @@ fn create_request(args: &CreateArgs) -> CreateSandbox {
         metadata: args.metadata.iter().cloned().collect(),
         env_vars: args.environment.iter().cloned().collect(),
         allow_internet_access: args.no_internet.then_some(false),
+        volume_mounts: args.volumes.clone(),
         resources: Resources {
             instance_type: args.instance_type.clone(),
             cpu_count: args.cpu,

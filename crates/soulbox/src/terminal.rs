@@ -7,7 +7,7 @@ use std::{
 
 use rustix::{
     stdio::{stdin, stdout},
-    termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr},
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr},
 };
 use soulbox_client::envd::process::PtySize;
 
@@ -26,19 +26,54 @@ impl RawMode {
         let before = tcgetattr(stdin())?;
         let mut raw = before.clone();
         raw.make_raw();
-        // The message of a panic must be readable, and the shell after it usable.
-        PANIC_HOOK.call_once(|| {
-            let report = std::panic::take_hook();
-            std::panic::set_hook(Box::new(move |panic| {
-                restore();
-                report(panic);
-            }));
-        });
-        *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         let guard = Self(());
-        tcsetattr(stdin(), OptionalActions::Drain, &raw)?;
+        change(before, &raw)?;
         Ok(guard)
     }
+}
+
+/// What is typed is not shown for as long as this lives, or until a panic.
+#[derive(Debug)]
+pub(crate) struct Silence(());
+
+impl Silence {
+    pub(crate) fn enter() -> io::Result<Self> {
+        quieten(LocalModes::ECHO)?;
+        Ok(Self(()))
+    }
+
+    /// Each key is read as it is typed; Ctrl-C stays a signal. Without a terminal nothing is changed.
+    pub(crate) fn of_keys() -> Option<Self> {
+        quieten(LocalModes::ECHO | LocalModes::ICANON).ok()?;
+        Some(Self(()))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn quieten(modes: LocalModes) -> io::Result<()> {
+    let before = tcgetattr(stdin())?;
+    let mut silent = before.clone();
+    silent.local_modes.remove(modes);
+    change(before, &silent)
+}
+
+/// Remembers what to go back to first.
+fn change(before: Termios, to: &Termios) -> io::Result<()> {
+    // The message of a panic must be readable, and the shell after it usable.
+    PANIC_HOOK.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            report(panic);
+        }));
+    });
+    *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+    Ok(tcsetattr(stdin(), OptionalActions::Drain, to)?)
 }
 
 impl Drop for RawMode {

@@ -1,7 +1,7 @@
 //! A builder that only says what it would do: enough to see what the control plane does with one.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
     sync::{
         Arc,
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use soulbox_build::{
-    Base, BuildFailure, BuildLog, BuildRequest, Builds, FilesError, StepKind, Upload,
+    Base, BuildDisk, BuildFailure, BuildLog, BuildRequest, Builds, FilesError, StepKind, Upload,
 };
 use soulbox_runtime::LogLevel;
 use soulbox_template::{Template, Templates};
@@ -161,5 +161,17 @@ impl Builds for MemoryBuilds {
         let mut kept: Vec<_> = keep.iter().map(|t| t.build_id.clone()).collect();
         kept.sort();
         self.kept.lock().push(kept);
+    }
+
+    async fn prune(&self, keep: Vec<Arc<Template>>) {
+        self.collect_garbage(keep).await;
+    }
+
+    async fn disk_use(
+        &self,
+        _without: HashSet<String>,
+        _keep: Vec<Arc<Template>>,
+    ) -> std::io::Result<BuildDisk> {
+        Ok(BuildDisk::default())
     }
 }

@@ -1,6 +1,7 @@
 use std::{
     collections::HashMap,
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -92,6 +93,18 @@ impl Volumes {
         drop(mounted);
         self.slots.lock().remove(id);
         Ok(())
+    }
+
+    /// What it takes of the machine's disk; nothing when it is not there. Blocking.
+    pub fn bytes_on_disk(&self, id: &str) -> u64 {
+        let Ok(folder) = self.folder_of(id) else {
+            return 0;
+        };
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| entry.metadata().ok());
+        // The folder where it is mounted is not its image.
+        let files = files.filter(std::fs::Metadata::is_file);
+        files.map(|facts| facts.blocks() * 512).sum()
     }
 
     pub fn exists(&self, id: &str) -> bool {

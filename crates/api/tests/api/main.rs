@@ -12,6 +12,7 @@ mod support;
 mod built_in_templates;
 mod conformance;
 mod create;
+mod disk;
 mod errors;
 mod idempotency;
 mod metrics_and_logs;

@@ -98,7 +98,7 @@ impl TimedOperation {
     async fn snapshot(&self) -> Result<Duration, Failure> {
         let client = &self.target.client;
         let begun = Instant::now();
-        let snapshot = client.snapshot(&self.sandbox.id).await?;
+        let snapshot = client.snapshot(&self.sandbox.id, None).await?;
         let took = begun.elapsed();
         client.delete_template(&snapshot.id).await?;
         Ok(took)

@@ -78,6 +78,17 @@ pub(super) async fn make(
     image::import(job, &archive, step_log).await
 }
 
+/// Those that are kept. Blocking.
+pub(crate) fn archives(templates_dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let folder = templates_dir.join(FOLDER);
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    fs_err::read_dir(folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect()
+}
+
 /// Removes archives that were made longer ago; the image store has what came out of them. Blocking.
 pub(crate) fn collect(templates_dir: &Path, age: Duration) -> io::Result<()> {
     let folder = templates_dir.join(FOLDER);

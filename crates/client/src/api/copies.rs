@@ -51,14 +51,26 @@ impl Client {
     }
 
     /// Keeps the files as they are now; the sandbox goes on.
-    pub async fn snapshot(&self, id: &str) -> Result<Snapshot> {
+    pub async fn snapshot(&self, id: &str, name: Option<&str>) -> Result<Snapshot> {
         let path = format!("/sandboxes/{}/snapshots", segment(id));
         let what = "taking the snapshot";
-        let body = json(&json!({}))?;
+        let body = match name {
+            Some(name) => json(&json!({ "name": name }))?,
+            None => json(&json!({}))?,
+        };
         parse(
             &self
                 .call(Method::POST, &path, body, what, CREATE_LIMIT)
                 .await?,
         )
+    }
+
+    /// Newest first; one entry for each tag. `of`: only those of this sandbox.
+    pub async fn snapshots(&self, of: Option<&str>) -> Result<Vec<Snapshot>> {
+        let path = match of {
+            Some(id) => format!("/snapshots?limit=100&sandboxID={}", segment(id)),
+            None => "/snapshots?limit=100".to_owned(),
+        };
+        self.pages(&path, "listing the snapshots").await
     }
 }

@@ -3,13 +3,9 @@ use serde_json::json;
 
 use super::{CALL_LIMIT, CREATE_LIMIT, Client, json, parse, segment};
 use crate::{
-    Error, Result,
+    Result,
     model::{CreateSandbox, ListedSandbox, Sandbox, SandboxDetail},
 };
-
-/// More pages than any server should have: a server that always names a next page must not keep
-/// us forever.
-const MAX_PAGES: usize = 1000;
 
 impl Client {
     /// Returns when the sandbox answers.
@@ -30,31 +26,8 @@ impl Client {
 
     /// All pages, newest first, running and paused.
     pub async fn list(&self) -> Result<Vec<ListedSandbox>> {
-        let mut found = Vec::new();
-        let mut path = "/v2/sandboxes?limit=100".to_owned();
-        for _ in 0..MAX_PAGES {
-            let answer = self
-                .call(
-                    Method::GET,
-                    &path,
-                    None,
-                    "listing the sandboxes",
-                    CALL_LIMIT,
-                )
-                .await?;
-            found.extend(parse::<Vec<ListedSandbox>>(&answer)?);
-            let next = answer
-                .headers
-                .get("x-next-token")
-                .and_then(|token| token.to_str().ok());
-            match next {
-                Some(token) if !token.is_empty() => {
-                    path = format!("/v2/sandboxes?limit=100&nextToken={}", segment(token));
-                }
-                _ => return Ok(found),
-            }
-        }
-        Err(Error::protocol("the list of sandboxes does not end"))
+        self.pages("/v2/sandboxes?limit=100", "listing the sandboxes")
+            .await
     }
 
     /// The newest ones, running and paused, up to `limit` (at most 100).
@@ -74,20 +47,7 @@ impl Client {
     /// `false`: there was no such sandbox (any more).
     pub async fn kill(&self, id: &str) -> Result<bool> {
         let path = format!("/sandboxes/{}", segment(id));
-        match self
-            .call(
-                Method::DELETE,
-                &path,
-                None,
-                "killing the sandbox",
-                CALL_LIMIT,
-            )
-            .await
-        {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.delete(&path, "killing the sandbox").await
     }
 
     /// Moves its end to so many seconds from now, later or earlier.

@@ -23,7 +23,7 @@ const HISTORY: Duration = Duration::from_hours(7 * 24);
 const UPLOAD_TIME: Duration = Duration::from_hours(24);
 
 /// Lets the next one collect, whatever becomes of this one.
-struct Collecting(Arc<AtomicBool>);
+pub(crate) struct Collecting(pub(crate) Arc<AtomicBool>);
 
 impl Drop for Collecting {
     fn drop(&mut self) {
@@ -52,7 +52,7 @@ impl Control {
         });
     }
 
-    async fn collect(&self, scheduler: &BuildScheduler) -> Result<()> {
+    pub(crate) async fn collect(&self, scheduler: &BuildScheduler) -> Result<()> {
         self.end_abandoned().await?;
         if self.node.keeps_unknown() {
             // What cannot be read may stand on any of them.
@@ -83,7 +83,7 @@ impl Control {
     }
 
     /// What sandboxes and snapshots stand on. From memory.
-    fn used_builds(&self) -> HashSet<String> {
+    pub(crate) fn used_builds(&self) -> HashSet<String> {
         let snapshots = self.node.snapshots().into_iter();
         self.specs_in_use()
             .filter_map(|spec| spec.build.clone())

@@ -242,6 +242,23 @@ impl TemplateCatalog {
         self.inner.lock().held.contains_key(build)
     }
 
+    /// The builds that [`Self::take_unused`] would take.
+    pub(crate) fn unused(&self, used: &HashSet<String>) -> HashSet<String> {
+        let inner = self.inner.lock();
+        let mut unused = HashSet::new();
+        for built in inner.templates.values() {
+            let tagged: HashSet<_> = built.tags.values().map(|tag| &tag.build).collect();
+            let is_unused = |build: &&BuildRow| {
+                let needed = tagged.contains(&build.id)
+                    || inner.held.contains_key(&build.id)
+                    || used.contains(&build.id);
+                build.status == BuildStatus::Ready && !build.removed && !needed
+            };
+            unused.extend(built.builds.iter().filter(is_unused).map(|b| b.id.clone()));
+        }
+        unused
+    }
+
     /// Marks ready builds that no tag means, that nobody holds and that are not among `used` as
     /// removed, and answers them. `used` is asked while nobody can take a new hold.
     pub(crate) fn take_unused(&self, used: impl FnOnce() -> HashSet<String>) -> Vec<BuildRow> {

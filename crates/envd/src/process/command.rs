@@ -42,13 +42,15 @@ impl Command {
         global_env: BTreeMap<String, String>,
         descriptors: Rlimit,
     ) -> Result<Self, Error> {
+        let path = &with_own_programs(&user.home, global_env.get("PATH").map_or(path, |p| p));
         let mut env = BTreeMap::from([
-            ("PATH".to_owned(), path.to_owned()),
+            ("PATH".to_owned(), path.clone()),
             ("HOME".to_owned(), user.home.to_string_lossy().into_owned()),
             ("USER".to_owned(), user.name.clone()),
             ("LOGNAME".to_owned(), user.name.clone()),
         ]);
         env.extend(global_env);
+        env.insert("PATH".to_owned(), path.clone());
         env.extend(config.envs.clone());
 
         // Seen by the child this is envd's program, which every sandbox has.
@@ -79,6 +81,22 @@ impl Command {
             descriptors,
         })
     }
+}
+
+/// What `pip install --user` and relatives made is found as by a login shell, whose `~/.profile` adds
+/// the same folders: a program must not be there for a shell alone.
+fn with_own_programs(home: &Path, path: &str) -> String {
+    let own = [".local/bin", "bin"].map(|folder| home.join(folder));
+    let own = own.iter().filter_map(|folder| folder.to_str());
+    let mut all: Vec<&str> = own
+        .filter(|folder| !path.split(':').any(|known| known == *folder))
+        .filter(|folder| Path::new(folder).is_dir())
+        .collect();
+    if all.is_empty() {
+        return path.to_owned();
+    }
+    all.push(path);
+    all.join(":")
 }
 
 fn programs(cmd: &str, path: &str) -> Result<Vec<CString>, Error> {
@@ -148,6 +166,25 @@ mod tests {
                 "USER=renamed"
             ]
         );
+    }
+
+    #[test]
+    fn programs_that_the_user_installed_are_found_as_by_a_login_shell() {
+        let home = tempfile::tempdir().unwrap();
+        let own = |folder: &str| home.path().join(folder).display().to_string();
+        assert_eq!(with_own_programs(home.path(), "/bin"), "/bin");
+        std::fs::create_dir_all(home.path().join(".local/bin")).unwrap();
+        let local = own(".local/bin");
+        let path = with_own_programs(home.path(), "/bin");
+        assert_eq!(path, format!("{local}:/bin"));
+        assert_eq!(
+            with_own_programs(home.path(), &path),
+            path,
+            "once is enough"
+        );
+        std::fs::create_dir(home.path().join("bin")).unwrap();
+        let path = with_own_programs(home.path(), "/bin");
+        assert_eq!(path, format!("{local}:{}:/bin", own("bin")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use soulbox_runtime::{End, Error, NodeEvent, Result};
+use soulbox_runtime::{End, Error, LogEntry, LogLevel, NodeEvent, Result};
 use soulbox_types::{EndReason, Purpose, SandboxId, SandboxState, UnixMillis};
 use tokio::{
     sync::{Mutex, watch},
@@ -13,6 +13,7 @@ use super::{DESTROY_LIMIT, LocalNode, RETRY_PAUSE, blocking};
 use crate::{
     entry::Entry,
     folder::Folder,
+    logs,
     stuck_ends::{END_LIMIT, START_LIMIT, WatchedEnd},
 };
 
@@ -27,6 +28,8 @@ enum Begun {
     Here {
         end: End,
         folder: Folder,
+        /// It ran until now: somebody inside may answer.
+        ran: bool,
         made: watch::Receiver<bool>,
         transition_lock: Arc<Mutex<()>>,
     },
@@ -69,7 +72,7 @@ impl LocalNode {
         detail: &str,
         is_it: fn(&Entry) -> bool,
     ) {
-        let (end, folder, mut made, transition_lock) =
+        let (end, folder, ran, mut made, transition_lock) =
             match self.begin_end(id, reason, detail, is_it) {
                 Begun::Absent => return,
                 Begun::ByAnother(mut gone) => {
@@ -79,9 +82,10 @@ impl LocalNode {
                 Begun::Here {
                     end,
                     folder,
+                    ran,
                     made,
                     transition_lock,
-                } => (end, folder, made, transition_lock),
+                } => (end, folder, ran, made, transition_lock),
             };
         // What is still being made cannot be torn down. The runtime bounds its own start.
         let starting = self.stuck_ends.watch(START_LIMIT);
@@ -98,11 +102,21 @@ impl LocalNode {
                 tracing::info!(sandbox_id = %id, reason = reason.as_str(), detail, "ending the sandbox");
             }
         }
+        let last_words = self.hear_last_words(&end, &folder, ran).await;
         let torn_down = self.tear_down_for_good(&end, &folder);
         tokio::pin!(torn_down);
         if timeout(END_LIMIT, &mut torn_down).await.is_err() {
             tracing::error!(sandbox_id = %id, "the sandbox was killed {} s ago and is still there; the kernel's log may say why", END_LIMIT.as_secs());
             torn_down.await;
+        }
+        if let Some(entries) = last_words {
+            let (logs, spec) = (self.ended_logs(), Arc::clone(&end.spec));
+            // Before anybody is told that it is gone, who may then ask for its log.
+            let kept = blocking(move || {
+                logs.keep(&spec.tenant, &spec.id, entries);
+                Ok(())
+            });
+            drop(kept.await);
         }
         self.pool.forget(id, reason);
         let purpose = match self.entries.lock().remove(id) {
@@ -151,6 +165,7 @@ impl LocalNode {
         let Some(mut entry) = entries.get_mut(id).filter(|entry| is_it(entry)) else {
             return Begun::Absent;
         };
+        let ran = entry.state() == SandboxState::Running;
         if entry.transition(SandboxState::Destroying).is_err() {
             return Begun::ByAnother(entry.gone.subscribe());
         }
@@ -167,9 +182,47 @@ impl LocalNode {
         Begun::Here {
             end,
             folder: entry.folder.clone(),
+            ran,
             made: entry.made.subscribe(),
             transition_lock: Arc::clone(&entry.transition_lock),
         }
+    }
+
+    /// Its log, with why it ended; none of one that nobody may ask about.
+    async fn hear_last_words(
+        &self,
+        end: &End,
+        folder: &Folder,
+        ran: bool,
+    ) -> Option<Vec<LogEntry>> {
+        if !is_recorded(end) {
+            return None;
+        }
+        let answers = ran && end.reason != EndReason::Died;
+        let said = self.last_words(&end.spec, folder.clone(), answers);
+        let said = if ran {
+            let (said, ()) = tokio::join!(said, self.last_stats(&end.spec.id));
+            said
+        } else {
+            said.await
+        };
+        let mut notes = {
+            let mut entries = self.entries.lock();
+            let mut entry = entries.get_mut(&end.spec.id)?;
+            let detail = match end.reason {
+                // As the caller says it.
+                EndReason::Killed => String::new(),
+                _ => format!(": {}", end.detail),
+            };
+            let message = format!("sandbox ended ({}){detail}", end.reason.as_str());
+            entry.note(LogLevel::Info, message);
+            entry.notes()
+        };
+        // Nothing comes after it, whatever the clock inside says.
+        let last = notes.pop();
+        let mut all = logs::merged([notes, said]);
+        all.extend(last);
+        Some(all)
     }
 
     /// Tries until nothing is left.

@@ -1,19 +1,23 @@
 //! What others ask of the node.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use async_trait::async_trait;
 use soulbox_runtime::{
-    AddedLayer, Broken, BuildNode, DiskStream, DynStream, End, Error, LogEntry, MetricSample, Node,
-    NodeEvent, Reservation, ReserveRequest, Result, SandboxStatus, Snapshot, Stats, StatusCache,
+    AddedLayer, Broken, BuildNode, DiskStream, DiskUse, DynStream, End, Error, LogEntry,
+    MetricSample, Node, NodeEvent, Reservation, ReserveRequest, Result, SandboxStatus, Snapshot,
+    Stats, StatusCache,
 };
 use soulbox_types::{
-    EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, TemplateId, UnixMillis,
+    EndReason, NetworkPolicy, PauseMode, SandboxId, SandboxSpec, TemplateId, TenantId, UnixMillis,
 };
 use tokio::sync::broadcast;
 
 use super::{LocalNode, blocking, finish::is_recorded, running};
 use crate::{entry::Entry, logs};
+
+/// How long one that is ending is waited for by whoever wants its log.
+const ENDING_LIMIT: Duration = Duration::from_secs(10);
 
 #[async_trait]
 impl Node for LocalNode {
@@ -145,11 +149,26 @@ impl Node for LocalNode {
     }
 
     async fn logs(&self, id: &SandboxId) -> Result<Vec<LogEntry>> {
-        let (notes, folder) = {
+        let found = {
             let entries = self.entries.lock();
-            let here = entries.get(id).filter(|e| e.is_shown());
-            let entry = here.ok_or_else(|| Error::SandboxNotFound(id.clone()))?;
-            (entry.notes(), entry.folder.clone())
+            match entries.get(id) {
+                Some(entry) if entry.is_shown() => Ok((entry.notes(), entry.folder.clone())),
+                Some(entry) => Err(Some(entry.gone.subscribe())),
+                None => Err(None),
+            }
+        };
+        let (notes, folder) = match found {
+            Ok(found) => found,
+            Err(gone) => {
+                if let Some(mut gone) = gone {
+                    // Its log is written when it is gone.
+                    let ended = gone.wait_for(|gone| *gone);
+                    let _or_not = tokio::time::timeout(ENDING_LIMIT, ended).await;
+                }
+                let (logs, wanted) = (self.ended_logs(), id.clone());
+                let kept = blocking(move || Ok(logs.read(&wanted))).await?;
+                return kept.ok_or_else(|| Error::SandboxNotFound(id.clone()));
+            }
         };
         // What envd said until the last pause, and what it says now, if anybody answers.
         let kept = self.kept_of_envd(id, folder).await?;
@@ -158,6 +177,36 @@ impl Node for LocalNode {
             None => Vec::new(),
         };
         Ok(logs::merged([notes, kept, said]))
+    }
+
+    async fn disk_use(&self, tenant: &TenantId) -> Result<DiskUse> {
+        let sandboxes: Vec<_> = {
+            let entries = self.entries.lock();
+            let own = entries
+                .values()
+                .filter(|e| e.is_shown() && e.spec.tenant == *tenant);
+            own.map(|e| (e.id().clone(), e.folder.clone())).collect()
+        };
+        let logs = self.ended_logs().size(tenant);
+        let sandboxes = blocking(move || {
+            let sizes = sandboxes
+                .into_iter()
+                .map(|(id, folder)| (id, folder.disk_bytes()));
+            Ok(sizes.collect())
+        });
+        Ok(DiskUse {
+            sandboxes: sandboxes.await?,
+            ended_logs: logs,
+        })
+    }
+
+    async fn clear_ended_logs(&self, tenant: &TenantId) {
+        let (logs, tenant) = (self.ended_logs(), tenant.clone());
+        let cleared = blocking(move || {
+            logs.clear(&tenant);
+            Ok(())
+        });
+        drop(cleared.await);
     }
 
     fn events(&self) -> broadcast::Receiver<NodeEvent> {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use soulbox_runtime::{LogEntry, Result, Runtime};
-use soulbox_types::{ENVD_PORT, SandboxId, SandboxState, Secret};
+use soulbox_types::{ENVD_PORT, SandboxId, SandboxSpec, SandboxState, Secret, UnixMillis};
 use tokio::sync::OwnedMutexGuard;
 
 use super::from_envd;
@@ -20,6 +20,8 @@ use crate::{LocalNode, folder::Folder, local::blocking};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A pause does not wait for an envd that does not answer.
 const BEFORE_A_PAUSE: Duration = Duration::from_millis(250);
+/// An end waits even less.
+const AT_THE_END: Duration = Duration::from_millis(100);
 /// Of envd's part on the disk; envd itself keeps half as much.
 const MAX_BYTES: usize = 256 << 10;
 const MAX_ENTRIES: usize = 2000;
@@ -37,7 +39,7 @@ pub(crate) fn merged(parts: impl IntoIterator<Item = Vec<LogEntry>>) -> Vec<LogE
 }
 
 /// The newest that fit.
-fn bounded(mut entries: Vec<LogEntry>) -> Vec<LogEntry> {
+pub(super) fn bounded(mut entries: Vec<LogEntry>) -> Vec<LogEntry> {
     let mut bytes = 0;
     let fitting = entries
         .iter()
@@ -109,6 +111,29 @@ impl LocalNode {
         })
     }
 
+    /// What is known of one that ends, for whoever asks later. `answers`: somebody inside may.
+    pub(crate) async fn last_words(
+        &self,
+        spec: &SandboxSpec,
+        folder: Folder,
+        answers: bool,
+    ) -> Vec<LogEntry> {
+        let envd = answers.then(|| self.runtime(spec.tier).ok()).flatten();
+        let envd = envd.map(|runtime| AnsweringEnvd {
+            id: spec.id.clone(),
+            runtime,
+            token: spec.node_token.clone(),
+        });
+        let said = async {
+            let Some(envd) = envd else { return Vec::new() };
+            let asked = tokio::time::timeout(AT_THE_END, envd.log()).await;
+            asked.unwrap_or_default()
+        };
+        let kept = blocking(move || Ok(folder.envd_log()));
+        let (said, kept) = tokio::join!(said, kept);
+        merged([kept.unwrap_or_default(), said])
+    }
+
     /// What envd said before the last pause. The one that was just now may still be written.
     pub(crate) async fn kept_of_envd(
         &self,
@@ -157,15 +182,20 @@ pub(crate) async fn keep_all(node: Weak<LocalNode>) {
         ticks.tick().await;
         let Some(node) = node.upgrade() else { return };
         node.keep_notes().await;
+        let ended = node.ended_logs();
+        // Nothing but a clean folder depends on it.
+        let _dropped = blocking(move || {
+            ended.drop_old(UnixMillis::now());
+            Ok(())
+        })
+        .await;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use soulbox_runtime::LogLevel;
-    use soulbox_types::UnixMillis;
-
     use super::*;
+    use soulbox_runtime::LogLevel;
 
     fn entry(at: u64, message: &str) -> LogEntry {
         LogEntry {

@@ -2,12 +2,21 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::ServiceManager;
+use crate::{ServiceManager, start_progress::StartProgress};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Startup<'a> {
     pub(crate) manager: &'a ServiceManager,
+    pub(crate) progress: &'a StartProgress,
     pub(crate) stop: &'a CancellationToken,
+}
+
+impl Startup<'_> {
+    /// What comes next.
+    pub(crate) async fn status(&self, what: &str) {
+        self.progress.step(what);
+        self.manager.status(what).await;
+    }
 }
 
 /// Not a failure: a stop was requested.

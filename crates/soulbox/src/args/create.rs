@@ -1,14 +1,19 @@
 use clap::Args;
+use soulbox_client::model::VolumeMount;
 use soulbox_types::limits::MAX_CPUS;
 
-use super::values::{assignment, disk, instance_type, memory, seconds};
+use super::{
+    ServerArgs,
+    values::{assignment, disk, instance_type, memory, not_a_template, seconds, volume_mount},
+};
 
 /// What kind of sandbox to make.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "New sandbox")]
 pub(crate) struct CreateArgs {
     /// Template to make the sandbox from
-    #[arg(short, long, default_value = "base", value_name = "NAME")]
+    // No short form: -t is --tty, as in Docker.
+    #[arg(long, default_value = "base", value_name = "NAME")]
     pub template: String,
     /// Longest life; 90, 15m or 2h [default: as long as this command runs]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -31,7 +36,33 @@ pub(crate) struct CreateArgs {
     /// Space for new files; 2048, 500m or 10g
     #[arg(long, value_name = "SIZE", value_parser = disk)]
     pub disk: Option<u32>,
+    /// A volume, and where it is in the sandbox (`soulbox volume create`). May be repeated
+    #[arg(short, long = "volume", value_name = "NAME:PATH", value_parser = volume_mount)]
+    pub volumes: Vec<VolumeMount>,
     /// No way out to the internet
     #[arg(long)]
     pub no_internet: bool,
+}
+
+/// Make a sandbox and print its id.
+///
+/// It goes on until its timeout (five minutes unless --timeout says otherwise) or `soulbox kill`.
+/// `soulbox timeout` moves its end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  id=$(soulbox create --timeout 1h)
+  soulbox create --template my-app --memory 1g
+  soulbox create -v results:/data --no-internet")]
+pub(crate) struct NewSandboxArgs {
+    #[command(flatten)]
+    pub create: CreateArgs,
+    /// For programs: the server's answer, without tokens
+    #[arg(long)]
+    pub json: bool,
+    /// What -t was
+    #[arg(short = 't', value_name = "NAME", hide = true, value_parser = not_a_template)]
+    pub formerly: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }

@@ -17,15 +17,17 @@ use super::ServerArgs;
 Examples:
   soulbox cp report.csv i3k4:          # into the home folder
   soulbox cp src i3k4:/work/src
+  soulbox cp a.txt b.txt src i3k4:/work/  # several, into a folder
   soulbox cp i3k4:out/plot.png .
   soulbox cp i3k4:/var/log/app.log - | less
   soulbox cp i3k4:data.db i9xy:data.db")]
+#[command(override_usage = "soulbox cp [OPTIONS] SRC... DST")]
 pub(crate) struct CopyArgs {
-    /// File or folder: PATH, SANDBOX:PATH or -
-    #[arg(value_name = "SRC")]
-    pub source: CopyPath,
+    /// Files or folders: PATH, SANDBOX:PATH or -; several go into a folder
+    #[arg(value_name = "SRC", required = true, num_args = 1..)]
+    pub sources: Vec<CopyPath>,
     /// Where to: PATH, SANDBOX:PATH or -
-    #[arg(value_name = "DST")]
+    #[arg(value_name = "DST", required = true)]
     pub destination: CopyPath,
     /// Account inside the sandbox [default: the template's, `user` in base]
     #[arg(short, long, value_name = "NAME")]

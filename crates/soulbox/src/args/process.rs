@@ -16,6 +16,7 @@ Examples:
   soulbox run --timeout 30 --memory 256m -- ./untrusted
   soulbox run --no-internet --shell 'ls -l | wc -l'
   tar c src | soulbox run -- sh -c 'tar x && make -C src test'
+  soulbox run -it bash
   soulbox run --keep --timeout 1h -- git clone https://example.com/x.git
 
 Exit codes: the command's own; 124 timeout, 125 SoulBox failed, 126 not executable, 127 not found,
@@ -29,6 +30,9 @@ pub(crate) struct RunArgs {
     /// Leave the sandbox running at the end and print its id on stderr
     #[arg(long)]
     pub keep: bool,
+    /// Accepted as Docker has it: without --keep the sandbox always ends with the command
+    #[arg(long, conflicts_with = "keep")]
+    pub rm: bool,
     #[command(flatten)]
     pub create: CreateArgs,
     #[command(flatten)]
@@ -59,6 +63,9 @@ pub(crate) struct CommandArgs {
     /// Pass on what is typed here as well (piped input is always passed on)
     #[arg(short, long = "interactive")]
     pub interactive: bool,
+    /// On a terminal, with what is typed here; as in Docker usually written -it
+    #[arg(short, long)]
+    pub tty: bool,
 }
 
 impl CommandArgs {
@@ -82,7 +89,7 @@ impl CommandArgs {
 Examples:
   soulbox exec i3k4 -- python3 --version
   soulbox exec i3k4 --user root --shell 'apt-get update && apt-get install -y jq'
-  soulbox exec i3k4 --tty -- vim notes.txt
+  soulbox exec -it i3k4 bash
   soulbox exec i3k4 --detach -- python3 -m http.server 8000
   echo '1 + 1' | soulbox exec i3k4 -- bc
 
@@ -105,9 +112,6 @@ pub(crate) struct ExecArgs {
     /// Start it, print its pid, and leave it running
     #[arg(short, long, conflicts_with_all = ["tty", "interactive"])]
     pub detach: bool,
-    /// On a terminal
-    #[arg(short, long)]
-    pub tty: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }
@@ -146,9 +150,16 @@ Examples:
 pub(crate) struct ShellArgs {
     /// Id, or the beginning of one; without it a new sandbox is made
     #[arg(conflicts_with_all = [
-        "template", "timeout", "metadata", "instance_type", "cpu", "memory", "disk", "no_internet",
+        "template", "timeout", "metadata", "instance_type", "cpu", "memory", "disk", "volumes",
+        "no_internet",
     ])]
     pub sandbox: Option<String>,
+    /// A shell always has a terminal
+    #[arg(short = 't', long, hide = true)]
+    pub tty: bool,
+    /// A shell always passes on what is typed
+    #[arg(short, long, hide = true)]
+    pub interactive: bool,
     /// Account inside the sandbox [default: the template's, `user` in base]
     #[arg(short, long, value_name = "NAME")]
     pub user: Option<String>,

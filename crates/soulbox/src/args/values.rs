@@ -1,6 +1,7 @@
 //! Values that people write in more than one way.
 
 use clap::builder::PossibleValuesParser;
+use soulbox_client::model::VolumeMount;
 use soulbox_types::{
     INSTANCE_TYPES,
     limits::{MAX_DISK_MIB, MAX_MEMORY_MIB, MIN_DISK_MIB, MIN_MEMORY_MIB},
@@ -85,6 +86,29 @@ pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// `NAME:/path`.
+pub(crate) fn volume_mount(text: &str) -> Result<VolumeMount, String> {
+    match text.split_once(':') {
+        Some((name, _)) if name.starts_with(['/', '.', '~']) => Err(
+            "folders of this machine cannot be mounted: `soulbox volume create NAME` makes a \
+             volume, `soulbox cp` copies files"
+                .to_owned(),
+        ),
+        Some((name, path)) if !name.is_empty() && path.starts_with('/') => Ok(VolumeMount {
+            name: name.to_owned(),
+            path: path.to_owned(),
+        }),
+        _ => Err("write NAME:/PATH, such as results:/data".to_owned()),
+    }
+}
+
+/// `-t` chose the template before it was the terminal, as it is in Docker.
+pub(crate) fn not_a_template(text: &str) -> Result<String, String> {
+    Err(format!(
+        "-t is --tty in `run` and `exec`; the template is chosen with --template {text}"
+    ))
+}
+
 fn split(text: &str) -> (&str, &str) {
     let end = text
         .bytes()
@@ -145,6 +169,26 @@ mod tests {
         assert_eq!(
             disk("63").unwrap_err(),
             "must be between 64m and 1t".to_owned()
+        );
+    }
+
+    #[test]
+    fn a_volume_has_a_name_and_a_path_inside() {
+        let mount = volume_mount("results:/data").unwrap();
+        assert_eq!(
+            (mount.name.as_str(), mount.path.as_str()),
+            ("results", "/data")
+        );
+        for bad in ["results", "results:", ":/data", "results:data"] {
+            assert!(
+                volume_mount(bad).unwrap_err().contains("NAME:/PATH"),
+                "{bad}"
+            );
+        }
+        assert!(
+            volume_mount("./src:/src")
+                .unwrap_err()
+                .contains("soulbox cp")
         );
     }
 

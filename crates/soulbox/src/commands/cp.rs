@@ -1,7 +1,7 @@
 //! Copying: a source that gives chunks, a sink that takes them. Files travel as they are, folders
 //! as tar archives.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use anyhow::{Result, bail};
 use soulbox_client::{
@@ -12,6 +12,7 @@ use soulbox_client::{
 use crate::{
     args::{CopyArgs, CopyPath},
     context::Server,
+    interrupts::unless_interrupted,
     report::advice,
 };
 
@@ -24,7 +25,7 @@ mod target;
 
 use chunk_stream::ChunkStream;
 use progress::Progress;
-use target::{last_name, means_contents};
+use target::{last_name, means_contents, says_folder};
 
 /// What is known of a source before anything moves.
 struct SourceInfo {
@@ -36,30 +37,53 @@ struct SourceInfo {
     mode: Option<u32>,
 }
 
+impl SourceInfo {
+    /// In a folder.
+    fn own_name(&self) -> Option<&str> {
+        self.name.as_deref().filter(|_| !self.contents)
+    }
+}
+
 pub(super) async fn run(args: &CopyArgs) -> Result<u8> {
-    if let (CopyPath::Local(_) | CopyPath::Standard, CopyPath::Local(_) | CopyPath::Standard) =
-        (&args.source, &args.destination)
-    {
+    let is_outside = |path: &CopyPath| !matches!(path, CopyPath::Sandbox { .. });
+    if is_outside(&args.destination) && args.sources.iter().any(is_outside) {
         let hint = "write one side as SANDBOX:PATH; `soulbox ls` shows the sandboxes";
         return Err(advice("neither side is in a sandbox", hint));
     }
     let server = Server::connect(&args.server)?;
-    let source = Endpoint::open(&server, &args.source, args.user.as_ref()).await?;
-    let destination = Endpoint::open(&server, &args.destination, args.user.as_ref()).await?;
-    let source_info = source.source_info().await?;
-
+    let user = args.user.as_ref();
+    let mut sources = Vec::new();
+    for path in &args.sources {
+        let source = Endpoint::open(&server, path, user).await?;
+        let source_info = source.source_info().await?;
+        sources.push((source, source_info));
+    }
+    let destination = Endpoint::open(&server, &args.destination, user).await?;
+    // What cannot be copied is told before anything is.
+    if sources.len() > 1 {
+        destination.check_folder(&sources).await?;
+    }
     let progress = Progress::start(args.quiet);
-    let chunk_stream = if source_info.is_directory {
-        source.archive()
-    } else {
-        source.content()
+    let copying = async {
+        for (source, source_info) in sources {
+            let chunk_stream = if source_info.is_directory {
+                source.archive()
+            } else {
+                source.content()
+            };
+            let chunk_stream = chunk_stream.counted(&progress);
+            let destination = destination.clone();
+            destination.take(&source_info, chunk_stream).await?;
+        }
+        anyhow::Ok(0)
     };
-    let chunk_stream = chunk_stream.counted(&progress);
-    let result = destination.take(&source_info, chunk_stream).await;
+    let leave = "what was being copied may be there in part; `soulbox cp` again replaces it";
+    let result = unless_interrupted(copying, leave).await;
     progress.finish();
-    result.map(|()| 0)
+    result?
 }
 
+#[derive(Clone)]
 enum Endpoint {
     Local(std::path::PathBuf),
     Standard,
@@ -76,6 +100,47 @@ impl Endpoint {
                 Self::Sandbox(Box::new(envd), path.clone())
             }
         })
+    }
+
+    /// Several sources go into a folder, each under its own name.
+    async fn check_folder(&self, sources: &[(Self, SourceInfo)]) -> Result<()> {
+        let hint = "several sources go into a folder: name one that is there, or make it first";
+        let (is_folder, shown) = match self {
+            Self::Standard => {
+                return Err(advice(
+                    "several sources cannot be copied to `-`",
+                    "copy them into a folder",
+                ));
+            }
+            Self::Local(path) => (path.is_dir(), path.display().to_string()),
+            Self::Sandbox(envd, path) => {
+                let is_folder = match envd.stat(path).await {
+                    Ok(entry) => entry.kind == EntryKind::Directory,
+                    // It is made, as with one source.
+                    Err(error) if error.is_not_found() => says_folder(path),
+                    Err(error) => return Err(error.into()),
+                };
+                (is_folder, path.clone())
+            }
+        };
+        if !is_folder {
+            return Err(advice(format!("{shown} is not a folder"), hint));
+        }
+        let nameless = sources
+            .iter()
+            .any(|(source, _)| matches!(source, Self::Standard));
+        if nameless {
+            let hint = "copy it by itself: - SANDBOX:FOLDER/NAME";
+            return Err(advice("standard input has no name in a folder", hint));
+        }
+        let mut names = HashSet::new();
+        for name in sources.iter().filter_map(|(_, info)| info.own_name()) {
+            if !names.insert(name) {
+                let hint = "one would replace the other: copy them one by one";
+                return Err(advice(format!("two sources are called {name}"), hint));
+            }
+        }
+        Ok(())
     }
 
     async fn source_info(&self) -> Result<SourceInfo> {

@@ -6,15 +6,14 @@ use soulbox_client::{
     envd::process::{Command, Signal},
 };
 
-use super::start::{Started, command, start, timed_out};
+use super::start::{Started, command, hint_after, on_terminal, start, timed_out};
 use crate::{
     args::ExecArgs,
     attach,
     context::Server,
     interrupts::Interrupts,
     output,
-    report::{advice, warning},
-    terminal,
+    report::{note, warning},
 };
 
 /// How long a command may take to end itself after Ctrl-C; the second Ctrl-C does not wait.
@@ -22,31 +21,20 @@ const TERMINATION_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
-    if args.tty && !terminal::is_interactive() {
-        let hint = "leave --tty out when input or output is piped";
-        return Err(advice("--tty needs a terminal", hint));
-    }
+    let mut command = command(&args.command, args.timeout);
+    command.environment = args.environment.iter().cloned().collect();
+    let size = on_terminal(&mut command, &args.command)?;
     let envd = server
         .enter(&args.sandbox, args.command.user.clone())
         .await?;
-    let mut command = command(&args.command, args.timeout);
-    command.environment = args.environment.iter().cloned().collect();
     if args.detach {
-        return detach(&envd, &command).await;
+        return detach(&server, &envd, &command).await;
     }
-    let size = terminal::size();
-    if args.tty {
-        command.pty = Some(size);
-        command
-            .environment
-            .entry("TERM".to_owned())
-            .or_insert_with(terminal::kind);
-    }
-    command.stdin = !args.tty && attach::passes_stdin(args.command.interactive);
+    command.stdin = size.is_none() && attach::passes_stdin(args.command.interactive);
 
     let mut interrupts = Interrupts::listen()?;
     let begun = tokio::select! {
-        begun = start(&envd, &command) => begun?,
+        begun = start(&server, &envd, &command) => begun?,
         code = interrupts.next() => return Ok(code),
     };
     let process = match begun {
@@ -56,18 +44,28 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     let started = Instant::now();
     let pid = process.pid();
     let passing = async {
-        if args.tty {
-            attach::tty(&envd, process, size).await
-        } else {
-            attach::pipe(&envd, process, command.stdin).await
+        match size {
+            Some(size) => attach::tty(&envd, process, size).await,
+            None => attach::pipe(&envd, process, command.stdin).await,
         }
     };
     tokio::pin!(passing);
     let code = tokio::select! {
-        result = &mut passing => return timed_out(result, args.timeout, started),
+        result = &mut passing => {
+            if let Ok(code) = result {
+                hint_after(code, &command);
+            }
+            return timed_out(result, args.timeout, started);
+        }
         code = interrupts.next() => code,
     };
     // The process outlives its watchers unless it is signalled.
+    note(&format!(
+        "interrupted: process {pid} is asked to end, and killed after {} s or another Ctrl-C; \
+         sandbox {} goes on",
+        TERMINATION_LIMIT.as_secs(),
+        envd.sandbox_id()
+    ));
     signal(&envd, pid, Signal::Terminate).await;
     tokio::select! {
         _ = &mut passing => {}
@@ -77,8 +75,8 @@ pub(super) async fn run(args: &ExecArgs) -> Result<u8> {
     Ok(code)
 }
 
-async fn detach(envd: &Envd, command: &Command) -> Result<u8> {
-    match start(envd, command).await? {
+async fn detach(server: &Server, envd: &Envd, command: &Command) -> Result<u8> {
+    match start(server, envd, command).await? {
         Started::Running(process) => {
             output::text(&process.pid().to_string())?;
             Ok(0)

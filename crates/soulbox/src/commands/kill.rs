@@ -4,6 +4,7 @@ use futures_util::{StreamExt, stream};
 use crate::{
     args::KillArgs,
     context::Server,
+    interrupts::unless_interrupted,
     output,
     report::{self, warning},
 };
@@ -30,16 +31,20 @@ pub(super) async fn run(args: &KillArgs) -> Result<u8> {
         let result = server.client.kill(&id).await;
         (id, result)
     };
-    let mut killed = stream::iter(ids.into_iter().map(kill)).buffered(AT_ONCE);
-    while let Some((id, result)) = killed.next().await {
-        match result {
-            Ok(true) => output::text(&output::printable(&id))?,
-            Ok(false) => warning(&format!("sandbox {id} had ended")),
-            Err(error) => {
-                report::print(&anyhow::Error::from(error).context(format!("sandbox {id}")));
-                failed = true;
+    let killing = async {
+        let mut killed = stream::iter(ids.into_iter().map(kill)).buffered(AT_ONCE);
+        while let Some((id, result)) = killed.next().await {
+            match result {
+                Ok(true) => output::text(&output::printable(&id))?,
+                Ok(false) => warning(&format!("sandbox {id} had ended")),
+                Err(error) => {
+                    report::print(&anyhow::Error::from(error).context(format!("sandbox {id}")));
+                    failed = true;
+                }
             }
         }
-    }
-    Ok(u8::from(failed))
+        Ok(u8::from(failed))
+    };
+    let leave = "those that are printed have ended, and the server goes on with up to 8 others";
+    unless_interrupted(killing, leave).await?
 }

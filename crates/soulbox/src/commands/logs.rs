@@ -6,6 +6,7 @@ use soulbox_client::model::LogEntry;
 use crate::{
     args::LogsArgs,
     context::Server,
+    interrupts::unless_interrupted,
     output::{self, units},
 };
 
@@ -13,23 +14,37 @@ const POLL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: &LogsArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
-    let id = server.find(&args.sandbox).await?.listed.id;
+    let id = server.find_ended_too(&args.sandbox).await?;
+    let reading = read(&server, &id, args);
+    if !args.follow {
+        return reading.await;
+    }
+    let leave = format!("only the watching ends; `soulbox logs -f {id}` goes on with it");
+    unless_interrupted(reading, &leave).await?
+}
+
+async fn read(server: &Server, id: &str, args: &LogsArgs) -> Result<u8> {
     let mut filter = LogFilter::default();
-    let mut entries = server.client.logs(&id, None).await?;
     loop {
+        // Looked at first: what was logged until then is in the log that is read next.
+        let has_ended = match server.client.sandbox(id).await {
+            Ok(_) => false,
+            Err(error) if error.is_not_found() => true,
+            Err(error) => return Err(server.explain(error)),
+        };
+        let entries = match server.client.logs(id, filter.newest).await {
+            Ok(entries) => entries,
+            // It ended more than a day ago, or between two looks on a server that keeps no logs.
+            Err(error) if error.is_not_found() && filter.newest.is_some() => return Ok(0),
+            Err(error) => return Err(server.explain(error)),
+        };
         for entry in filter.of(entries) {
             print(&entry, args.json)?;
         }
-        if !args.follow {
+        if has_ended || !args.follow {
             return Ok(0);
         }
         tokio::time::sleep(POLL).await;
-        entries = match server.client.logs(&id, filter.newest).await {
-            Ok(entries) => entries,
-            // That it has ended is the end of the log, not a failure.
-            Err(error) if error.is_not_found() => return Ok(0),
-            Err(error) => return Err(error.into()),
-        };
     }
 }
 

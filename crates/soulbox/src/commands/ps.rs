@@ -1,21 +1,53 @@
 use anyhow::Result;
+use soulbox_client::{Envd, envd::process::ProcessInfo};
 
+use super::ls;
 use crate::{
-    args::ProcessesArgs,
+    args::{ListArgs, ProcessesArgs},
     context::Server,
     output::{self, Columns, cell},
+    report::note,
 };
 
 pub(super) async fn run(args: &ProcessesArgs) -> Result<u8> {
+    let Some(name) = &args.sandbox else {
+        return sandboxes(args).await;
+    };
     let server = Server::connect(&args.server)?;
-    let mut processes = server.enter(&args.sandbox, None).await?.processes().await?;
-    processes.sort_by_key(|process| process.pid);
+    let envd = server.enter(name, None).await?;
     if args.json {
-        output::json(&processes)?;
-        return Ok(0);
+        output::json(&sorted(&envd).await?)?;
+    } else {
+        output::text(&of(&envd).await?)?;
     }
+    Ok(0)
+}
+
+/// What `docker ps` is.
+async fn sandboxes(args: &ProcessesArgs) -> Result<u8> {
+    let list = ListArgs {
+        quiet: args.quiet,
+        broken: false,
+        json: args.json,
+        server: args.server.clone(),
+    };
+    let code = ls::run(&list).await?;
+    if !args.quiet && !args.json {
+        note("these are the sandboxes; `soulbox ps SANDBOX` lists the processes in one");
+    }
+    Ok(code)
+}
+
+async fn sorted(envd: &Envd) -> Result<Vec<ProcessInfo>> {
+    let mut processes = envd.processes().await?;
+    processes.sort_by_key(|process| process.pid);
+    Ok(processes)
+}
+
+/// As a table.
+pub(super) async fn of(envd: &Envd) -> Result<String> {
     let mut columns = Columns::new(&["PID", "TAG", "FOLDER", "COMMAND"]).right_aligned(&[0]);
-    for process in &processes {
+    for process in &sorted(envd).await? {
         let words = std::iter::once(&process.config.cmd).chain(&process.config.args);
         let line: Vec<String> = words.map(|word| quoted(word)).collect();
         columns.row(vec![
@@ -25,8 +57,7 @@ pub(super) async fn run(args: &ProcessesArgs) -> Result<u8> {
             cell(line.join(" ")),
         ]);
     }
-    columns.print()?;
-    Ok(0)
+    Ok(columns.render())
 }
 
 /// As one would type it.

@@ -6,6 +6,7 @@ use soulbox_client::{
     envd::process::{Command, ProcessStream, PtySize},
 };
 
+use super::start::template_hint;
 use crate::{
     args::ShellArgs,
     attach,
@@ -27,7 +28,20 @@ pub(super) async fn run(args: &ShellArgs) -> Result<u8> {
     let user = args.user.clone();
 
     if let Some(name) = &args.sandbox {
-        let envd = server.enter(name, user).await?;
+        let envd = match server.enter(name, user).await {
+            Ok(envd) => envd,
+            Err(error) => {
+                let hint = if args.tty {
+                    template_hint(&server, name).await
+                } else {
+                    None
+                };
+                return Err(match hint {
+                    Some(hint) => advice(error.to_string(), hint),
+                    None => error,
+                });
+            }
+        };
         server
             .client
             .connect(envd.sandbox_id(), LEASE_SECONDS)

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use soulbox_client::{
     Envd, Error,
-    envd::process::{Command, ProcessStream},
+    envd::process::{Command, ProcessStream, PtySize},
 };
 
-use crate::{args::CommandArgs, report};
+use crate::{args::CommandArgs, context::Server, report, terminal};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -16,6 +16,8 @@ const NOT_FOUND: u8 = 127;
 
 /// What only shells understand.
 const SHELL_CHARACTERS: &str = "|&;<>()$`*?~";
+/// Words that stand alone between the commands of a line.
+const OPERATORS: [&str; 8] = ["|", "||", "&&", ";", ">", ">>", "<", "&"];
 /// Commands that are no programs.
 const BUILT_IN: [&str; 12] = [
     "alias", "cd", "eval", "exec", "exit", "export", "set", "shopt", "source", "ulimit", "umask",
@@ -39,14 +41,47 @@ pub(super) fn command(args: &CommandArgs, limit: Option<u32>) -> Command {
     }
 }
 
-pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
+/// On a terminal, if one is asked for: of the size of ours, and called as ours is.
+pub(super) fn on_terminal(command: &mut Command, args: &CommandArgs) -> Result<Option<PtySize>> {
+    if !args.tty {
+        return Ok(None);
+    }
+    if !terminal::is_interactive() {
+        let hint = "leave -t (--tty) out when input or output is piped; -i alone passes input on";
+        return Err(report::advice("--tty needs a terminal", hint));
+    }
+    let size = terminal::size();
+    command.pty = Some(size);
+    command
+        .environment
+        .entry("TERM".to_owned())
+        .or_insert_with(terminal::kind);
+    Ok(Some(size))
+}
+
+/// Without a word about what cannot be executed.
+pub(super) async fn try_start(envd: &Envd, command: &Command) -> Result<Started> {
+    match envd.start(command).await {
+        Ok(process) => Ok(Started::Running(process)),
+        Err(error) => match refusal(&error) {
+            Some(code) => Ok(Started::Refused(code)),
+            None => Err(error.into()),
+        },
+    }
+}
+
+pub(super) async fn start(server: &Server, envd: &Envd, command: &Command) -> Result<Started> {
     match envd.start(command).await {
         Ok(process) => Ok(Started::Running(process)),
         Err(error) => match refusal(&error) {
             Some(NOT_FOUND) => {
                 let program = &command.program;
                 let message = format!("{program}: no such command in the sandbox");
-                match shell_hint(command) {
+                let hint = match shell_hint(command) {
+                    None if command.pty.is_some() => template_hint(server, program).await,
+                    hint => hint,
+                };
+                match hint {
                     Some(hint) => report::print(&report::advice(message, hint)),
                     None => report::complaint(&message),
                 }
@@ -61,19 +96,50 @@ pub(super) async fn start(envd: &Envd, command: &Command) -> Result<Started> {
     }
 }
 
+/// A program that failed may have got words that were meant for a shell.
+pub(super) fn hint_after(code: u8, command: &Command) {
+    let is_operator = |word: &&String| OPERATORS.contains(&word.as_str());
+    let started = !matches!(code, NOT_EXECUTABLE | NOT_FOUND);
+    if code == 0 || !started || command.program.ends_with("sh") {
+        return;
+    }
+    if let Some(word) = command.arguments.iter().find(is_operator) {
+        report::hint(&format!(
+            "{} got {word} as an argument: {}",
+            command.program,
+            shell_line(command)
+        ));
+    }
+}
+
+/// For whoever wrote `run -t NAME` when -t chose the template.
+pub(super) async fn template_hint(server: &Server, word: &str) -> Option<String> {
+    let meant = server.is_template(word).await;
+    meant.then(|| {
+        format!("-t is --tty, as in Docker; the template is chosen with --template {word}")
+    })
+}
+
 /// For whoever wrote a line for a shell where a program and its arguments are meant.
 fn shell_hint(command: &Command) -> Option<String> {
     let program = command.program.as_str();
-    let is_line = program.contains(|c: char| c.is_whitespace() || SHELL_CHARACTERS.contains(c));
+    let is_line = program.contains(|c: char| c.is_whitespace() || SHELL_CHARACTERS.contains(c))
+        || command
+            .arguments
+            .iter()
+            .any(|word| OPERATORS.contains(&word.as_str()));
     let is_assignment = program.contains('=') && !program.starts_with(['=', '/', '.']);
     if !is_line && !is_assignment && !BUILT_IN.contains(&program) {
         return None;
     }
-    let words = std::iter::once(program).chain(command.arguments.iter().map(String::as_str));
-    let line = words.collect::<Vec<_>>().join(" ").replace('\'', r"'\''");
-    Some(format!(
-        "there is no shell in between; a line for one is written as: --shell '{line}'"
-    ))
+    Some(shell_line(command))
+}
+
+fn shell_line(command: &Command) -> String {
+    let words = std::iter::once(&command.program).chain(&command.arguments);
+    let words: Vec<&str> = words.map(String::as_str).collect();
+    let line = words.join(" ").replace('\'', r"'\''");
+    format!("there is no shell in between; a line for one is written as: --shell '{line}'")
 }
 
 /// envd marks a failed execution only by the text of its error.

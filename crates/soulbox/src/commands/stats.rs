@@ -33,27 +33,41 @@ struct Stats {
 
 pub(super) async fn run(args: &StatsArgs) -> Result<u8> {
     let server = Server::connect(&args.server)?;
-    let ids = match &args.sandbox {
-        Some(name) => vec![server.find(name).await?.listed.id],
-        None => server.ids().await?,
+    let all = match &args.sandbox {
+        Some(name) => vec![stats(&server, server.find(name).await?.listed.id).await?],
+        None => every(&server).await?,
     };
-    let mut all = Vec::new();
-    let mut asked = stream::iter(ids.into_iter().map(|id| stats(&server, id))).buffered(AT_ONCE);
-    while let Some(answer) = asked.next().await {
-        match answer {
-            Ok(stats) => all.push(stats),
-            // It ended between the list and the question.
-            Err(error) if error.is_not_found() && args.sandbox.is_none() => {}
-            Err(error) if args.sandbox.is_none() => warning(&error.to_string()),
-            Err(error) => return Err(error.into()),
-        }
-    }
     if args.json {
         output::json(&all)?;
     } else {
         table(&all).print()?;
     }
     Ok(0)
+}
+
+/// As a table, those that use most first.
+pub(super) async fn of_all(server: &Server) -> Result<String> {
+    let mut all = every(server).await?;
+    all.sort_by(|one, other| other.cpu_used_pct.total_cmp(&one.cpu_used_pct));
+    Ok(table(&all).render())
+}
+
+async fn every(server: &Server) -> Result<Vec<Stats>> {
+    let listed = server.client.list().await;
+    let listed = listed.map_err(|error| server.explain(error))?;
+    let running = listed.into_iter().filter(|one| one.state == "running");
+    let ids: Vec<String> = running.map(|one| one.id).collect();
+    let mut all = Vec::new();
+    let mut asked = stream::iter(ids.into_iter().map(|id| stats(server, id))).buffered(AT_ONCE);
+    while let Some(answer) = asked.next().await {
+        match answer {
+            Ok(stats) => all.push(stats),
+            // It ended between the list and the question.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => warning(&error.to_string()),
+        }
+    }
+    Ok(all)
 }
 
 /// The node's newest sample, or envd's own count while there is none yet.

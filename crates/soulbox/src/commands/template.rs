@@ -7,6 +7,7 @@ use crate::{
     args::{ServerArgs, TemplateCommand},
     context::{Server, unique},
     report::advice,
+    suggest::did_you_mean,
 };
 
 mod build;
@@ -70,7 +71,11 @@ fn find<'a>(name: &str, templates: &'a [Template]) -> Result<&'a Template> {
         .ok()
         .and_then(|id| templates.iter().find(|one| one.id == id))
         .ok_or_else(|| {
-            let hint = "`soulbox template ls` shows the templates";
+            let names = templates
+                .iter()
+                .flat_map(|one| one.aliases.iter().chain(&one.names));
+            let look = "`soulbox template ls` shows the templates";
+            let hint = did_you_mean(name, names.map(String::as_str), look);
             advice(format!("there is no template {name}"), hint)
         })
 }

@@ -51,6 +51,7 @@ pub(super) async fn follow(
         ending = reader.read_all(printer) => return ending,
         code = interrupts.next() => code,
     };
+    printer.pause_progress();
     if on_interrupt == OnInterrupt::Leave {
         report::note("the build goes on; `soulbox template logs -f` shows it");
         return Ok(BuildEnd::Interrupted(code));
@@ -114,7 +115,10 @@ impl Reader<'_> {
                     })));
                 }
                 "ready" | "error" => {}
-                _ => sleep(POLL).await,
+                _ => {
+                    printer.tick();
+                    sleep(POLL).await;
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One build, from the request to its result.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
@@ -16,8 +16,13 @@ use super::{
     upload,
 };
 use crate::{
-    args::BuildSettings, context::Server, interrupts::Interrupts, option_names::as_options, output,
-    pack::Archive, report,
+    args::BuildSettings,
+    context::Server,
+    interrupts::Interrupts,
+    option_names::as_options,
+    output::{self, units},
+    pack::Archive,
+    report,
 };
 
 /// A build that only has to be sent.
@@ -100,7 +105,8 @@ pub(super) async fn watch(
     if settings.detach {
         return outcome(settings, requested, "building", &requested.build);
     }
-    let mut printer = Printer::new(settings.quiet);
+    let earlier = earlier_build(server, requested).await;
+    let mut printer = Printer::new(settings.quiet).with_time_left(started.at, earlier);
     let ending = follow::follow(
         &server.client,
         requested,
@@ -117,7 +123,7 @@ pub(super) async fn watch(
         BuildEnd::Ready => {
             if !settings.quiet && !settings.json {
                 report::note(&format!(
-                    "built {name} in {:.1} s (build {}); try: soulbox shell -t {name}",
+                    "built {name} in {:.1} s (build {}); try: soulbox shell --template {name}",
                     started.at.elapsed().as_secs_f64(),
                     requested.build
                 ));
@@ -132,6 +138,16 @@ pub(super) async fn watch(
         }
         BuildEnd::Interrupted(code) => Ok(code),
     }
+}
+
+/// What the newest build of the template that succeeded took.
+async fn earlier_build(server: &Server, requested: &RequestedBuild) -> Option<Duration> {
+    let detail = server.client.template(&requested.template).await.ok()?;
+    let ready = detail.builds.iter().filter(|one| one.status == "ready");
+    let newest = ready.max_by(|one, other| one.created_at.cmp(&other.created_at))?;
+    let begun = units::unix_millis(&newest.created_at)?;
+    let ended = units::unix_millis(newest.finished_at.as_ref()?)?;
+    u64::try_from(ended - begun).ok().map(Duration::from_millis)
 }
 
 fn outcome(

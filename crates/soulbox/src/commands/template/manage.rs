@@ -7,6 +7,7 @@ use crate::{
     context::Server,
     output,
     report::{self, advice},
+    suggest::did_you_mean,
 };
 
 pub(super) async fn remove(args: &TemplateRemoveArgs) -> Result<u8> {
@@ -16,7 +17,12 @@ pub(super) async fn remove(args: &TemplateRemoveArgs) -> Result<u8> {
         match server.client.delete_template(name).await {
             Ok(true) => output::text(&output::printable(name))?,
             Ok(false) => {
-                let hint = "`soulbox template ls` shows the templates";
+                let templates = server.client.templates().await.unwrap_or_default();
+                let names = templates
+                    .iter()
+                    .flat_map(|one| one.aliases.iter().chain(&one.names));
+                let look = "`soulbox template ls` shows the templates";
+                let hint = did_you_mean(name, names.map(String::as_str), look);
                 report::print(&advice(format!("there is no template {name}"), hint));
                 failed = true;
             }

@@ -1,10 +1,16 @@
 //! Prints a build's log.
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
 
 use soulbox_client::model::templates::BuildLogEntry;
 
-use crate::output;
+use crate::{
+    output,
+    status_line::{StatusLine, time_left},
+};
 
 #[derive(Debug)]
 pub(super) struct Printer {
@@ -12,6 +18,18 @@ pub(super) struct Printer {
     colours: bool,
     /// The newest entry, when it is an error: the build may end with the same words.
     held: Option<BuildLogEntry>,
+    progress: Option<Progress>,
+}
+
+/// How far the build is, below its log.
+#[derive(Debug)]
+struct Progress {
+    line: StatusLine,
+    started: Instant,
+    /// What an earlier build took.
+    earlier: Option<Duration>,
+    /// `3/7`.
+    step: String,
 }
 
 impl Printer {
@@ -21,6 +39,39 @@ impl Printer {
             quiet,
             colours: io::stderr().is_terminal() && output::colours_wanted(),
             held: None,
+            progress: None,
+        }
+    }
+
+    /// On a terminal.
+    pub(super) fn with_time_left(mut self, started: Instant, earlier: Option<Duration>) -> Self {
+        self.progress = Some(Progress {
+            line: StatusLine::new(self.quiet),
+            started,
+            earlier,
+            step: String::new(),
+        });
+        self
+    }
+
+    /// Somebody else writes.
+    pub(super) fn pause_progress(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            progress.line.clear();
+        }
+    }
+
+    /// Now and then, also when nothing is logged.
+    pub(super) fn tick(&mut self) {
+        if let Some(progress) = &mut self.progress {
+            let left = time_left(progress.started.elapsed(), progress.earlier);
+            let step = &progress.step;
+            let text = if step.is_empty() {
+                left
+            } else {
+                format!("step {step}, {left}")
+            };
+            progress.line.set(&text);
         }
     }
 
@@ -38,6 +89,7 @@ impl Printer {
         self.held
             .take_if(|held| Some(held.message.as_str()) == outcome);
         self.release();
+        self.progress = None;
     }
 
     fn release(&mut self) {
@@ -46,15 +98,30 @@ impl Printer {
         }
     }
 
-    fn print(&self, entry: &BuildLogEntry) {
+    fn print(&mut self, entry: &BuildLogEntry) {
         if self.quiet {
             return;
+        }
+        if let Some(progress) = &mut self.progress {
+            progress.line.clear();
+            if let Some(step) = step(&entry.message) {
+                step.clone_into(&mut progress.step);
+            }
         }
         for line in line(entry, self.colours).lines() {
             // With stderr closed nobody reads it.
             writeln!(io::stderr().lock(), "{line}").ok();
         }
     }
+}
+
+/// `3/7` of `[3/7] RUN x` and `CACHED [builder 3/7] RUN x`.
+fn step(message: &str) -> Option<&str> {
+    let message = message.strip_prefix("CACHED ").unwrap_or(message);
+    let (inner, _) = message.strip_prefix('[')?.split_once(']')?;
+    let step = inner.rsplit(' ').next()?;
+    let (now, of) = step.split_once('/')?;
+    (now.parse::<u32>().is_ok() && of.parse::<u32>().is_ok()).then_some(step)
 }
 
 /// For a file or another program.
@@ -129,6 +196,18 @@ mod tests {
             "\x1b[32mCACHED\x1b[0m \x1b[36m[builder 1/2]\x1b[0m RUN x"
         );
         assert_eq!(line(&entry("error", "no"), true), "\x1b[31mno\x1b[0m");
+    }
+
+    #[test]
+    fn the_step_is_read_from_the_log() {
+        for (message, expected) in [
+            ("[3/7] RUN x", Some("3/7")),
+            ("CACHED [builder 1/2] RUN x", Some("1/2")),
+            ("[base] FROM x", None),
+            ("output [1/2]", None),
+        ] {
+            assert_eq!(step(message), expected, "{message}");
+        }
     }
 
     #[test]
