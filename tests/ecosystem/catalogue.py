@@ -4,7 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from ecosystem.entry import Entry, Limit
+from ecosystem.entry import Entry
 from ecosystem.frameworks import FRAMEWORKS
 
 PYPI_E2B = ("2.4.3", "2.8.1", "2.14.1", "2.20.3", "2.25.1", "2.31.0", "2.44.0", "2.56.0", "2.63.0")
@@ -13,35 +13,12 @@ PYPI_INTERPRETER = ("1.5.2", "2.8.1", "2.11.5")
 NPM_INTERPRETER = ("1.5.1", "2.6.1", "2.8.0")
 INTERPRETER = ("code-interpreter-v1",)
 
-NO_ROUTE = "no such route"
-NO_HEADERS_FOR_FILES = Limit("plain", "files", NO_ROUTE, (
-    "`E2B_DOMAIN` only: npm e2b before 2.14 sends no sandbox headers with file requests when `E2B_SANDBOX_URL` is set "
-    "(e2b-dev/E2B#1158), so that nothing in them names the sandbox; E2B itself routes by those headers or by the host name"
-))  # fmt: skip
-NO_HEADERS_FOR_HEALTH = Limit("plain", "kill", "is not valid JSON", (
-    "`kill` works; `isRunning`, which the probe asks afterwards, is `E2B_DOMAIN` only: npm e2b before 2.14 sends it without "
-    "sandbox headers, as its file requests (e2b-dev/E2B#1158)"
-))  # fmt: skip
-NO_HEADERS_AFTER_CONNECT = Limit("plain", "connect", NO_ROUTE, (
-    "`E2B_DOMAIN` only: in PyPI e2b 2.7.0 to 2.25.0 a sandbox of the static `Sandbox.connect(id)` sends no sandbox headers to "
-    "`E2B_SANDBOX_URL`, so that nothing in its requests names the sandbox; E2B itself routes by those headers or by the host "
-    "name. `sandbox.connect()` of a sandbox that the program has works"
-))  # fmt: skip
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")[:3]))
-
-
 def python_sdk(version: str) -> Entry:
-    old = (2, 7, 0) <= numbers(version) <= (2, 25, 0)
-    return Entry((f"e2b=={version}",), "sdk.py", limits=(NO_HEADERS_AFTER_CONNECT,) if old else ())
+    return Entry((f"e2b=={version}",), "sdk.py")
 
 
 def node_sdk(version: str) -> Entry:
-    old = numbers(version) < (2, 14, 0)
-    limits = (NO_HEADERS_FOR_FILES, NO_HEADERS_FOR_HEALTH)
-    return Entry((f"e2b@{version}",), "sdk.mjs", limits=limits if old else ())
+    return Entry((f"e2b@{version}",), "sdk.mjs")
 
 
 def python_interpreter(version: str) -> Entry:

@@ -8,10 +8,6 @@ HTTPS_ONLY = Limit("plain", "ports", "certificate", (
     "it makes `https://` of the host itself, as E2B serves ports by HTTPS only, and `env` names no certificate: "
     "works with `env.tls`"
 ))  # fmt: skip
-PINS_OLD_SDK = Limit("plain", "connect", "no such route", (
-    "`E2B_DOMAIN` only: it pins e2b 2.20, whose static `Sandbox.connect(id)` sends no sandbox headers to `E2B_SANDBOX_URL`"
-))  # fmt: skip
-
 FRAMEWORKS: tuple[Entry, ...] = (
     Entry(("@e2b/cli@2.19.0",), "cli.mjs"),
     Entry(("e2b-desktop==2.7.2",), "desktop.py", templates=("desktop",)),
@@ -24,12 +20,7 @@ FRAMEWORKS: tuple[Entry, ...] = (
     Entry(("@mastra/e2b@0.8.0", "@mastra/core@1.71.0"), "mastra.mjs", limits=(HTTPS_ONLY,), needs_node=22),
     Entry(("@computesdk/e2b@1.7.52",), "computesdk.mjs"),
     Entry(("agno==3.1.10", "e2b-code-interpreter==2.11.5"), "agno_tools.py", templates=INTERPRETER),
-    Entry(
-        ("crewai-tools[e2b]==1.15.30",),
-        "crewai_tools_e2b.py",
-        templates=INTERPRETER,
-        limits=(PINS_OLD_SDK,),
-    ),
+    Entry(("crewai-tools[e2b]==1.15.30",), "crewai_tools_e2b.py", templates=INTERPRETER),
     Entry(("smolagents[e2b]==1.26.0",), "smolagents_executor.py", templates=INTERPRETER),
     Entry(("google-adk[e2b]==2.13.0",), "google_adk.py"),
     # Newer ones ask for a certifi that not every mirror has.

@@ -14,6 +14,10 @@ const MAX_ENTRIES: usize = 128;
 const MAX_HTTPS_PORTS: usize = 64;
 const MAX_HOST_LENGTH: usize = 253;
 const PORT_PLACEHOLDER: &str = "${PORT}";
+const EVERYTHING: &str = "0.0.0.0/0";
+/// In E2B's words: clients know them. `ALL_TRAFFIC` is what its SDKs call 0.0.0.0/0.
+const NAMES_NEED_DENY: &str = "When specifying allowed domains in allow out, you must include \
+                               'ALL_TRAFFIC' in deny out to block all other traffic.";
 
 impl Control {
     /// Replaces what the sandbox may reach; of `egress` only that part counts. Who may reach the
@@ -61,11 +65,24 @@ pub(crate) fn check(network: &NetworkPolicy) -> Result<()> {
             "network: at most {MAX_ENTRIES} entries in allowOut and denyOut together"
         ));
     }
+    let mut has_names = false;
     for entry in &network.allow_out {
-        read("allowOut", entry)?;
+        has_names |= matches!(read("allowOut", entry)?, Destination::Name(_));
+    }
+    let denies_everything =
+        !network.internet() || network.deny_out.iter().any(|entry| entry == EVERYTHING);
+    if has_names && !denies_everything {
+        return invalid(NAMES_NEED_DENY.to_owned());
     }
     for entry in &network.deny_out {
-        if read("denyOut", entry)?.is_unspecified() && entry != "0.0.0.0/0" {
+        let denied = read("denyOut", entry)?;
+        if matches!(denied, Destination::Name(_)) {
+            return invalid(format!(
+                "network.denyOut: {entry:?} is a name, and only IP addresses and CIDR ranges can be \
+                 denied; deny {EVERYTHING} and allow the rest in allowOut"
+            ));
+        }
+        if denied.is_unspecified() && entry != EVERYTHING {
             return invalid(format!(
                 "network.denyOut: {entry:?} is unspecified; 0.0.0.0/0 denies everything"
             ));
@@ -144,6 +161,44 @@ mod tests {
             assert!(refused(|n| n.deny_out = vec![entry.to_owned()]), "{entry}");
         }
         assert!(refused(|n| n.deny_out = vec!["1.1.1.1".to_owned(); 129]));
+    }
+
+    #[test]
+    fn names_are_allowed_only_where_everything_else_is_denied() {
+        let network = |allow: &[&str], deny: &[&str], internet| NetworkPolicy {
+            allow_internet: internet,
+            allow_out: allow.iter().map(|entry| (*entry).to_owned()).collect(),
+            deny_out: deny.iter().map(|entry| (*entry).to_owned()).collect(),
+            ..NetworkPolicy::default()
+        };
+        let told = |network: &NetworkPolicy| check(network).map_err(|error| error.to_string());
+        for name in ["example.com", "*.example.com", "*"] {
+            assert!(
+                told(&network(&[name], &["0.0.0.0/0"], None)).is_ok(),
+                "{name}"
+            );
+            assert!(told(&network(&[name], &[], Some(false))).is_ok(), "{name}");
+            for deny in [&[][..], &["1.1.1.1"], &["0.0.0.0/1", "128.0.0.0/1"]] {
+                let refused = told(&network(&[name, "1.1.1.1"], deny, None)).unwrap_err();
+                // Word for word.
+                let text = "When specifying allowed domains in allow out, you must include \
+                            'ALL_TRAFFIC' in deny out to block all other traffic.";
+                assert_eq!(refused, text);
+            }
+        }
+        for name in [
+            "exa mple.com",
+            "*.*.com",
+            "example.com:443",
+            "1.1.1.1.1",
+            "https://a.com",
+        ] {
+            let refused = told(&network(&[name], &["0.0.0.0/0"], None)).unwrap_err();
+            assert!(
+                refused.contains("network.allowOut") && refused.contains(name),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

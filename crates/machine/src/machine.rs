@@ -9,7 +9,7 @@ use std::{
 
 use fs_err as fs;
 use soulbox_cgroup::Manager;
-use soulbox_net::{Ipv4Net, NameStats, NetStats, Network};
+use soulbox_net::{ByNameStats, Ipv4Net, NameStats, NetStats, Network};
 use soulbox_runtime::{Error, Result};
 use soulbox_types::{Limits, SandboxId};
 
@@ -117,6 +117,10 @@ impl Machine {
     /// Slots that are prepared for the next sandboxes are ready, not used.
     pub fn network_stats(&self) -> NetStats {
         self.prepared.counted_ready(self.network.stats())
+    }
+
+    pub fn by_name_stats(&self) -> ByNameStats {
+        self.network.by_name()
     }
 
     pub fn name_stats(&self) -> NameStats {

@@ -46,6 +46,12 @@ pub enum Error {
         source: io::Error,
     },
 
+    #[error("cannot accept connections by name on {address}: {source}")]
+    GateListen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+
     #[error("{doing}: {source}")]
     Kernel { doing: String, source: io::Error },
 

@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 pub(crate) use conflict::warnings;
-pub(crate) use rules::Rules;
+pub(crate) use rules::{Rules, is_closed};
 pub(crate) use sets::change;
 pub(crate) use watch::Watch;
 

@@ -15,9 +15,11 @@
 //! - `flows`: the kernel's table of connections
 //! - [`socket_memory_in`]: what waits in the sockets of a namespace
 //! - `policy`: what one sandbox may reach
+//! - `by_name`: what it may reach by the names of hosts
 //! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
 //! - `threads`: threads that may enter another namespace and always return to their own
 
+mod by_name;
 mod claim_lock;
 mod config;
 mod connect;
@@ -37,6 +39,7 @@ mod slot;
 mod threads;
 mod unread;
 
+pub use by_name::ByNameStats;
 pub use config::NetConfig;
 pub use connect::connect_in;
 pub use dns::{NameStats, wildcard_dns};

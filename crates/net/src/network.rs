@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::by_name::{ByNameStats, Counters};
 use crate::dns::{NameStats, QueryLimiter};
 use crate::error::Doing;
 use crate::firewall::{self, Watch};
@@ -38,6 +39,7 @@ pub struct Network {
 struct Inner {
     host: Arc<Host>,
     limiter: Arc<QueryLimiter>,
+    by_name: Arc<Counters>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop_on_drop: DropGuard,
@@ -66,7 +68,7 @@ impl Network {
     pub async fn open(config: NetConfig) -> Result<Self, Error> {
         let watch = Watch::new().doing(|| "watching the firewall".to_owned())?;
         let tag = config.instance_tag.clone();
-        let (host, forwarder) = match Host::open(config).await {
+        let (host, forwarder, gate) = match Host::open(config).await {
             Ok(opened) => opened,
             Err(error) => {
                 undo(&tag, &error).await;
@@ -81,10 +83,13 @@ impl Network {
         tasks.spawn(tasks::guard_flows(Arc::clone(&host), stop.clone()));
         let limiter = forwarder.limiter();
         tasks.spawn(forwarder.serve(stop.clone()));
+        let by_name = gate.counters();
+        tasks.spawn(gate.serve(stop.clone()));
         let guard = stop.clone().drop_guard();
         let inner = Inner {
             host,
             limiter,
+            by_name,
             tasks,
             stop,
             _stop_on_drop: guard,
@@ -156,6 +161,11 @@ impl Network {
     /// Questions for names since the start.
     pub fn names(&self) -> NameStats {
         self.inner.limiter.stats()
+    }
+
+    /// Connections of sandboxes whose rules have names.
+    pub fn by_name(&self) -> ByNameStats {
+        self.inner.by_name.stats()
     }
 
     /// What on this host may keep sandboxes from the internet, and what to do about it.

@@ -6,6 +6,9 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use soulbox_types::DomainPattern;
 
 use crate::link::Access;
 use crate::{Error, Ipv4Net};
@@ -22,6 +25,8 @@ pub struct EgressPolicy {
     /// What holds for destinations that no rule names.
     pub internet: bool,
     pub allow: Vec<EgressRule>,
+    /// Hosts by name, on ports 80 and 443. They count only where everything else is denied.
+    pub allow_names: Vec<DomainPattern>,
     pub deny: Vec<EgressRule>,
 }
 
@@ -43,6 +48,7 @@ impl EgressPolicy {
         Self {
             internet: true,
             allow: Vec::new(),
+            allow_names: Vec::new(),
             deny: Vec::new(),
         }
     }
@@ -55,7 +61,7 @@ impl EgressPolicy {
     }
 
     pub(crate) fn plan(&self) -> Result<Plan, Error> {
-        let rules = self.allow.len() + self.deny.len();
+        let rules = self.allow.len() + self.allow_names.len() + self.deny.len();
         if rules > MOST_RULES {
             return Err(Error::PolicyTooLarge {
                 rules,
@@ -65,7 +71,7 @@ impl EgressPolicy {
         if self.internet && self.deny.is_empty() {
             return Ok(Plan::Plain(Access::Open));
         }
-        if !self.internet && self.allow.is_empty() {
+        if !self.internet && self.allow.is_empty() && self.allow_names.is_empty() {
             return Ok(Plan::Plain(Access::Closed));
         }
         let everything = [EVERYWHERE.into()];
@@ -74,12 +80,16 @@ impl EgressPolicy {
         } else {
             &everything
         };
-        let blocks = Blocks {
+        let mut blocks = Blocks {
+            names: None,
             allow_hosts: hosts(&self.allow),
             allow_ports: ports(&self.allow),
             deny_hosts: hosts(deny),
             deny_ports: ports(deny),
         };
+        if !self.allow_names.is_empty() && !blocks.opens_names() {
+            blocks.names = Some(self.allow_names.as_slice().into());
+        }
         if blocks.len() > MOST_BLOCKS {
             return Err(Error::PolicyTooLarge {
                 rules,
@@ -100,6 +110,8 @@ pub(crate) enum Plan {
 /// Sorted, and without overlaps within each list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Blocks {
+    /// Where some names are all that is open beside `allow_hosts` and `allow_ports`.
+    pub(crate) names: Option<Arc<[DomainPattern]>>,
     pub(crate) allow_hosts: BTreeSet<Block>,
     pub(crate) allow_ports: BTreeSet<Block>,
     pub(crate) deny_hosts: BTreeSet<Block>,
@@ -125,8 +137,13 @@ impl Blocks {
         lists.into_iter().map(BTreeSet::len).sum()
     }
 
+    /// Whether the name server may be asked. It answers for some names only, if there are some.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.names.is_some() || self.opens_names()
+    }
+
     /// Names are a way out too: they go where nothing else may only if something else may.
-    pub(crate) fn names(&self) -> bool {
+    fn opens_names(&self) -> bool {
         let everything = Block {
             from: Ipv4Addr::UNSPECIFIED,
             to: Ipv4Addr::BROADCAST,
@@ -264,6 +281,7 @@ mod tests {
             let policy = EgressPolicy {
                 internet,
                 allow: rules(allow),
+                allow_names: Vec::new(),
                 deny: rules(deny),
             };
             policy.plan().unwrap()
@@ -274,11 +292,36 @@ mod tests {
             panic!("allowing one address needs the sets")
         };
         assert_eq!(shown(&blocks.deny_hosts), ["0.0.0.0-255.255.255.255"]);
-        assert!(!blocks.names());
+        assert!(!blocks.may_ask());
         let Plan::Ruled(blocks) = plan(true, &[], &["2.2.2.2"]) else {
             panic!("denying one address needs the sets")
         };
-        assert!(blocks.names());
+        assert!(blocks.may_ask());
+    }
+
+    #[test]
+    fn names_count_only_where_everything_else_is_denied() {
+        let named = |internet, allow: &[&str], deny: &[&str]| {
+            let policy = EgressPolicy {
+                internet,
+                allow: rules(allow),
+                allow_names: vec!["example.com".parse().unwrap()],
+                deny: rules(deny),
+            };
+            match policy.plan().unwrap() {
+                Plan::Plain(access) => Err(access),
+                Plan::Ruled(blocks) => Ok((blocks.names.is_some(), blocks.may_ask())),
+            }
+        };
+        assert_eq!(named(true, &[], &["0.0.0.0/0"]), Ok((true, true)));
+        assert_eq!(named(false, &[], &[]), Ok((true, true)));
+        assert_eq!(named(false, &["1.1.1.1"], &[]), Ok((true, true)));
+        assert_eq!(
+            named(true, &["0.0.0.0/0"], &["0.0.0.0/0"]),
+            Ok((false, true))
+        );
+        assert_eq!(named(true, &[], &["1.1.1.1"]), Ok((false, true)));
+        assert_eq!(named(true, &[], &[]), Err(Access::Open));
     }
 
     #[test]

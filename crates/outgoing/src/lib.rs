@@ -30,6 +30,7 @@ pub use interim::{Flood, InterimLimit, LimitedStream, MOST_INTERIM, is_flood};
 pub use pool::watch_pooled;
 #[cfg(feature = "pool")]
 pub use pooled::PooledStream;
+pub use route::is_elsewhere;
 pub use throttle::{ChunkThrottle, TokenBucket};
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError};

@@ -31,7 +31,7 @@ const DESTINATION: u16 = 1;
 const TO_SOMEBODY_ELSE: u8 = 1;
 
 /// One that cannot be reached at all is elsewhere: connecting says why.
-pub(crate) fn is_elsewhere(address: IpAddr) -> io::Result<bool> {
+pub fn is_elsewhere(address: IpAddr) -> io::Result<bool> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,

@@ -7,7 +7,7 @@ use soulbox_types::{ENVD_PORT, SandboxSpec};
 use crate::{refusal::Refusal, route::Target};
 
 const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
-const ACCESS_TOKEN: &str = "x-access-token";
+pub(crate) const ACCESS_TOKEN: &str = "x-access-token";
 
 /// Whether the client shows a token of a sandbox, valid or not.
 pub(crate) fn has_token(headers: &HeaderMap) -> bool {

@@ -1,7 +1,8 @@
 //! The data path: from a client's request to a port inside a sandbox.
 //!
 //! # Layout
-//! - [`route`]: which sandbox and port a request is for; by host name, routing headers or a signed URL
+//! - [`route`]: which sandbox and port a request is for; by host name, routing headers, a signed URL or
+//!   a token ([`token_route`])
 //! - [`guard`]: envd's control routes, which no client may reach
 //! - [`ingress`]: the owner's settings for traffic: a token, another host, TLS inside ([`inner_tls`])
 //! - [`sandbox_tracker`]: cuts every stream of a sandbox at the moment when it ends
@@ -32,6 +33,7 @@ mod route;
 mod sandbox_tracker;
 mod signature;
 mod stream_limiter;
+mod token_route;
 mod tunnel;
 mod upload;
 mod wake;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
 use soulbox_runtime::{DynStream, Node, SandboxStatus, Waker};
-use soulbox_types::{ENVD_PORT, SandboxState};
+use soulbox_types::{ENVD_PORT, SandboxState, Secret};
 
 use crate::{
     Body, BoxError, ClientConnection, Counters, LogThrottle, StreamLimits,
@@ -111,7 +111,7 @@ impl Proxy {
     pub fn is_confidential<B>(&self, request: &Request<B>) -> bool {
         match self.inner.route(request) {
             Route::To(target) => target.port == ENVD_PORT || has_token(request.headers()),
-            Route::Signed(_) => true,
+            Route::Signed(_) | Route::Token(_) => true,
             Route::NotOurs | Route::Bad(_) => false,
         }
     }
@@ -167,6 +167,7 @@ impl Inner {
         let target = match self.route(&request) {
             Route::To(target) => target,
             Route::Signed(file) => self.signer(&file).ok_or(Refusal::BadSignature)?,
+            Route::Token(token) => self.owner(&token).ok_or(Refusal::UnknownToken)?,
             Route::Bad(text) => return Err(Refusal::BadRequest(text)),
             Route::NotOurs => return Err(Refusal::BadRequest("no sandbox is named by this host")),
         };
@@ -242,6 +243,14 @@ impl Inner {
         let connection = dial(&*self.node, target, sandbox, &self.failed_dials).await?;
         permit.opened();
         Ok((connection, permit))
+    }
+
+    fn owner(&self, token: &Secret) -> Option<Target> {
+        let status = self.node.statuses().of_access_token(token.expose())?;
+        Some(Target {
+            id: status.spec.id.clone(),
+            port: ENVD_PORT,
+        })
     }
 
     fn signer(&self, file: &SignedFile) -> Option<Target> {

@@ -17,12 +17,25 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     BadRequest(&'static str),
-    ControlRoute { path: String },
+    ControlRoute {
+        path: String,
+    },
     BadSignature,
     NotFound(SandboxId),
-    PortClosed { id: SandboxId, port: u16 },
-    BadAnswer { id: SandboxId, port: u16 },
-    NoAnswer { id: SandboxId, port: u16 },
+    /// A token that belongs to no sandbox, or to none any more.
+    UnknownToken,
+    PortClosed {
+        id: SandboxId,
+        port: u16,
+    },
+    BadAnswer {
+        id: SandboxId,
+        port: u16,
+    },
+    NoAnswer {
+        id: SandboxId,
+        port: u16,
+    },
     TooManyStreams(SandboxId),
     NoRoom(SandboxId),
     MachineStuck(SandboxId),
@@ -53,9 +66,10 @@ impl Refusal {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::ControlRoute { .. } => StatusCode::NOT_FOUND,
             Self::BadSignature => StatusCode::UNAUTHORIZED,
-            Self::NotFound(_) | Self::PortClosed { .. } | Self::BadAnswer { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::NotFound(_)
+            | Self::UnknownToken
+            | Self::PortClosed { .. }
+            | Self::BadAnswer { .. } => StatusCode::BAD_GATEWAY,
             Self::NoAnswer { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyStreams(_) | Self::TooManyRunning(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::NoRoom(_) | Self::MachineStuck(_) | Self::TooManyOpen(_) => {
@@ -71,7 +85,7 @@ impl Refusal {
             Self::BadRequest(text) => text,
             Self::ControlRoute { .. } => "not found",
             Self::BadSignature => "invalid signature",
-            Self::NotFound(_) => "The sandbox was not found", // contract
+            Self::NotFound(_) | Self::UnknownToken => "The sandbox was not found", // contract
             Self::PortClosed { .. } => "The sandbox is running but port is not open", // contract
             Self::BadAnswer { .. } => {
                 "The sandbox is running but what listens on the port did not answer with valid HTTP"
@@ -123,7 +137,10 @@ impl Refusal {
 
     fn subject(&self) -> (Option<&SandboxId>, Option<u16>) {
         match self {
-            Self::BadRequest(_) | Self::ControlRoute { .. } | Self::BadSignature => (None, None),
+            Self::BadRequest(_)
+            | Self::ControlRoute { .. }
+            | Self::BadSignature
+            | Self::UnknownToken => (None, None),
             Self::NotFound(id)
             | Self::TooManyStreams(id)
             | Self::NoRoom(id)

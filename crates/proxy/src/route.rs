@@ -3,7 +3,8 @@
 //! On a host `<port>-<id>.<anything>` the host decides and routing headers are ignored, so that a
 //! page of one sandbox cannot steer its visitor's requests to another. On a shared host
 //! (`localhost`, an address, `sandbox.…`, a bare name such as a container's, or the domain itself)
-//! the two routing headers decide, or the signature of a file URL. Everything else is not for us.
+//! the two routing headers decide, or the signature of a file URL, or the token of a request for envd.
+//! Everything else is not for us.
 //!
 //! A request with an API key is for the API, whatever routing headers it has: E2B's Python SDK 2.7
 //! to 2.26 sends them with `POST /sandboxes/ID/connect`, and requests to envd never have a key.
@@ -11,9 +12,12 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, Method, Uri, header};
-use soulbox_types::SandboxId;
+use soulbox_types::{SandboxId, Secret};
 
-use crate::signature::{NotSigned, SignedFile};
+use crate::{
+    signature::{NotSigned, SignedFile},
+    token_route::token_of,
+};
 
 const SANDBOX_ID_HEADER: &str = "e2b-sandbox-id";
 const SANDBOX_PORT_HEADER: &str = "e2b-sandbox-port";
@@ -28,6 +32,8 @@ pub(crate) enum Route {
     To(Target),
     /// The sandbox is the one whose token made this signature.
     Signed(SignedFile),
+    /// The sandbox is the one that this token belongs to.
+    Token(Secret),
     Bad(&'static str),
 }
 
@@ -58,7 +64,10 @@ pub(crate) fn route(domain: &str, method: &Method, uri: &Uri, headers: &HeaderMa
         (None, Some(_)) => Route::Bad("the header E2b-Sandbox-Id is missing"),
         (None, None) => match SignedFile::of(method, uri) {
             Ok(file) => Route::Signed(file),
-            Err(NotSigned::Unsigned) => Route::NotOurs,
+            Err(NotSigned::Unsigned) => match token_of(uri, headers) {
+                Some(token) => Route::Token(Secret::new(token)),
+                None => Route::NotOurs,
+            },
             Err(NotSigned::TooLong(text)) => Route::Bad(text),
         },
     }
@@ -289,6 +298,43 @@ mod tests {
             ask_path("localhost:3000", "/files?path=a", &[]),
             Route::NotOurs
         );
+    }
+
+    #[test]
+    fn a_token_routes_to_envd_on_shared_hosts_where_nothing_else_names_the_sandbox() {
+        let token = [("x-access-token", "secret")];
+        let by_token = Route::Token(Secret::new("secret"));
+        for path in [
+            "/files?path=a",
+            "/files/compose",
+            "/health",
+            "/metrics",
+            "/envs",
+            "/process.Process/Start",
+            "/filesystem.Filesystem/ListDir",
+        ] {
+            assert_eq!(ask_path("localhost:3000", path, &token), by_token, "{path}");
+            assert_eq!(ask_path("localhost:3000", path, &[]), Route::NotOurs);
+            assert_eq!(ask_path("api.sbx.localhost", path, &token), Route::NotOurs);
+            let host = "3000-iabc.sbx.localhost";
+            assert_eq!(ask_path(host, path, &token), to("iabc", 3000));
+            let key = [token[0], (API_KEY_HEADER, "e2b_00ff")];
+            assert_eq!(ask_path("localhost", path, &key), Route::NotOurs);
+        }
+        for path in ["/", "/sandboxes", "/init", "/files/", "/v2/sandboxes"] {
+            let route = ask_path("localhost:3000", path, &token);
+            assert_eq!(route, Route::NotOurs, "{path}");
+        }
+    }
+
+    #[test]
+    fn two_tokens_name_no_sandbox() {
+        let mut headers = HeaderMap::new();
+        for token in ["one", "two"] {
+            headers.append("x-access-token", token.parse().unwrap());
+        }
+        let uri = Uri::from_static("/files");
+        assert_eq!(route("d", &Method::GET, &uri, &headers), Route::NotOurs);
     }
 
     #[test]

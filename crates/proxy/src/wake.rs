@@ -10,14 +10,17 @@ use http::HeaderMap;
 use soulbox_runtime::{Error, Node, NotWoken, SandboxStatus, Waker};
 use soulbox_types::{Chain, ENVD_PORT, PauseMode, SandboxState, UnixMillis};
 
-use crate::{ingress::is_admitted, refusal::Refusal, route::Target};
+use crate::{
+    ingress::{ACCESS_TOKEN, is_admitted},
+    refusal::Refusal,
+    route::Target,
+};
 
 /// A wake takes milliseconds; a pause in progress has to end first.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A woken sandbox runs at least so long, as with E2B.
 const MIN_LIFETIME: Duration = Duration::from_mins(5);
-const ACCESS_TOKEN: &str = "x-access-token";
 
 /// On success the sandbox runs. `may_wake` says whether whoever asks is allowed to.
 pub(crate) async fn wake(

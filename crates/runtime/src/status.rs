@@ -2,6 +2,7 @@
 
 mod cache;
 mod table;
+mod tokens;
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use soulbox_net::NameStats;
+use soulbox_net::{ByNameStats, NameStats};
 use soulbox_node::{AdmissionStats, PoolStats};
 use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
@@ -116,6 +116,7 @@ pub(crate) struct Slots {
     pub(crate) ready: u64,
     pub(crate) used: u64,
     pub(crate) names: NameStats,
+    pub(crate) by_name: ByNameStats,
 }
 
 /// Called for each request of the page.
@@ -284,7 +285,12 @@ impl Collector for Live {
             signed(broken.iter().map(|each| each.disk_bytes).sum()),
         )?;
         if let Some(slots) = &self.0.slots {
-            let Slots { ready, used, names } = slots();
+            let Slots {
+                ready,
+                used,
+                names,
+                by_name,
+            } = slots();
             let values = [("ready", signed(ready)), ("used", signed(used))];
             gauges(
                 &mut encoder,
@@ -299,6 +305,12 @@ impl Collector for Live {
             counter(&mut encoder, "names_slowed", help, names.slowed)?;
             let help = "DNS queries of sandboxes that were dropped since too many were in flight";
             counter(&mut encoder, "names_dropped", help, names.dropped)?;
+            let help = "Connections that sandboxes have by the name of a host, now";
+            gauge(&mut encoder, "by_name_open", help, signed(by_name.open))?;
+            let help = "Connections of sandboxes that were passed on by the name of a host";
+            counter(&mut encoder, "by_name_passed", help, by_name.passed)?;
+            let help = "Connections of sandboxes refused by the name of a host, or for want of one";
+            counter(&mut encoder, "by_name_refused", help, by_name.refused)?;
         }
         if let Some(busy) = &self.0.busy {
             busy().encode(&mut encoder)?;

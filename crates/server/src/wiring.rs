@@ -374,6 +374,7 @@ fn slots(machine: Arc<Machine>) -> SlotsNow {
             ready: stats.pool as u64,
             used: stats.used as u64,
             names: machine.name_stats(),
+            by_name: machine.by_name_stats(),
         }
     })
 }

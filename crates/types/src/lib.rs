@@ -5,6 +5,7 @@
 //! # Layout
 //! - [`id`]: sandbox, tenant and template names, with the shapes that E2B's clients accept
 //! - [`limits`]: what a sandbox may use
+//! - [`domain`]: names of hosts in allow lists
 //! - [`network`]: what it may reach, and who may reach it
 //! - [`spec`]: everything needed to make a sandbox, and to adopt it after a restart
 //! - [`guest`]: what the node hands to `soulbox-init` and `soulbox-envd`
@@ -13,6 +14,7 @@
 //! - [`chain`]: errors together with what led to them
 
 pub mod chain;
+pub mod domain;
 pub mod guest;
 pub mod id;
 pub mod limits;
@@ -22,6 +24,7 @@ pub mod spec;
 pub mod time;
 
 pub use chain::{Chain, causes};
+pub use domain::{DomainPattern, NotADomain, host_name};
 pub use guest::EnvdConfig;
 pub use id::{InvalidId, SandboxId, TemplateId, TenantId};
 pub use limits::{INSTANCE_TYPES, Limits, disk_reserve};

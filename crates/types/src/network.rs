@@ -8,6 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::DomainPattern;
+
 /// The network settings of a sandbox, as its owner wrote them. Private ranges, the host and other
 /// sandboxes are always closed (unless the operator opened a range for the whole node).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,10 +38,11 @@ impl NetworkPolicy {
     }
 }
 
-/// What an entry of `allow_out` or `deny_out` names: addresses, or addresses with ports.
+/// What an entry of `allow_out` or `deny_out` names: addresses, addresses with ports, or (only in
+/// `allow_out`) hosts by their names.
 ///
 /// ```text
-/// 1.1.1.1   1.1.0.0/16   1.1.1.1:443   1.1.0.0/16:8000-8999   2606:4700::/32
+/// 1.1.1.1   1.1.0.0/16   1.1.1.1:443   1.1.0.0/16:8000-8999   2606:4700::/32   example.com   *.example.com
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
@@ -52,17 +55,24 @@ pub enum Destination {
     },
     /// IPv6 is closed in sandboxes, so such an entry is valid and changes nothing.
     V6(Ipv6Addr),
+    Name(DomainPattern),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither an IP address nor a CIDR range")]
+#[error(
+    "{0:?} is neither an IP address, nor a CIDR range, nor a domain name such as example.com or \
+     *.example.com"
+)]
 pub struct NotADestination(String);
 
 impl FromStr for Destination {
     type Err = NotADestination;
 
     fn from_str(text: &str) -> Result<Self, NotADestination> {
-        read(text).ok_or_else(|| NotADestination(text.to_owned()))
+        let name = || text.parse().ok().map(Self::Name);
+        read(text)
+            .or_else(name)
+            .ok_or_else(|| NotADestination(text.to_owned()))
     }
 }
 
@@ -72,6 +82,7 @@ impl Destination {
         match self {
             Self::V4 { address, .. } => address.is_unspecified(),
             Self::V6(address) => address.is_unspecified(),
+            Self::Name(_) => false,
         }
     }
 }
@@ -155,12 +166,21 @@ mod tests {
     }
 
     #[test]
+    fn names_are_read() {
+        for text in ["example.com", "*.example.com", "*"] {
+            let Ok(Destination::Name(name)) = text.parse() else {
+                panic!("{text}")
+            };
+            assert_eq!(name.to_string(), text);
+        }
+    }
+
+    #[test]
     fn everything_else_is_refused() {
         for text in [
             "",
-            "example.com",
             "example.com:443",
-            "*",
+            "a.*.com",
             "1.1.1",
             "1.1.1.1/33",
             "1.1.1.1/+8",

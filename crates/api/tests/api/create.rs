@@ -88,10 +88,6 @@ async fn wishes_that_are_not_built_yet_are_refused_by_name() {
             "iam",
         ),
         (
-            json!({"network": {"allowOut": ["example.com"], "denyOut": ["0.0.0.0/0"]}}),
-            "allowOut",
-        ),
-        (
             json!({"network": {"dnsServers": ["1.1.1.1"]}}),
             "dnsServers",
         ),

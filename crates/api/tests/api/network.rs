@@ -71,7 +71,7 @@ async fn network_rules_that_cannot_be_meant_are_refused() {
         (json!({"denyOut": ["0.0.0.0"]}), "denyOut"),
         (json!({"denyOut": [1]}), "invalid"),
         (json!({"denyOut": vec!["1.1.1.1"; 129]}), "at most"),
-        (json!({"allowOut": ["example.com"]}), "denyOut"),
+        (json!({"allowOut": ["example.com"]}), "ALL_TRAFFIC"),
         (json!({"allowOut": ["not a domain"]}), "allowOut"),
         (json!({"allowOut": ["1.1.1.1.1"]}), "allowOut"),
     ] {
@@ -95,4 +95,28 @@ async fn network_rules_that_cannot_be_meant_are_refused() {
     }
     let unsecured = json!({"templateID": "base", "network": {"allowPublicTraffic": false}});
     assert_eq!(world.post("/sandboxes", &unsecured).await.status, 400);
+}
+
+#[tokio::test]
+async fn names_in_allow_out_are_kept_as_they_were_written() {
+    let world = world().await;
+    let network =
+        json!({"allowOut": ["Example.com", "*.example.org", "1.1.1.1"], "denyOut": ["0.0.0.0/0"]});
+    let made = world
+        .post(
+            "/v2/sandboxes",
+            &json!({"templateID": "base", "network": network}),
+        )
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let seen = world.get(&made.sandbox_path()).await.json;
+    assert_eq!(seen["network"], network);
+    let path = format!("{}/network", made.sandbox_path());
+    let narrower = json!({"allowOut": ["example.net"], "denyOut": ["0.0.0.0/0"]});
+    let put = world
+        .request(Method::PUT, &path)
+        .body(&narrower.to_string());
+    assert_eq!(world.send(put).await.status, 204);
+    let seen = world.get(&made.sandbox_path()).await.json;
+    assert_eq!(seen["network"], narrower);
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// Counts what is under way; a full count refuses instead of queueing. The fuller it is, the less one
 /// source may have: at most as much as is left for all others, so that something always is.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(crate) struct Admission {
     each: usize,
     all: usize,
     under_way: Mutex<HashMap<Ipv4Addr, usize>>,
@@ -17,13 +17,13 @@ pub(super) struct Admission {
 
 /// Permission for one query; released when dropped.
 #[derive(Debug)]
-pub(super) struct AdmissionPermit {
+pub(crate) struct AdmissionPermit {
     source: Ipv4Addr,
     admission: Arc<Admission>,
 }
 
 impl Admission {
-    pub(super) fn new(each: usize, all: usize) -> Arc<Self> {
+    pub(crate) fn new(each: usize, all: usize) -> Arc<Self> {
         Arc::new(Self {
             each,
             all,
@@ -31,7 +31,7 @@ impl Admission {
         })
     }
 
-    pub(super) fn admit(self: &Arc<Self>, source: Ipv4Addr) -> Option<AdmissionPermit> {
+    pub(crate) fn admit(self: &Arc<Self>, source: Ipv4Addr) -> Option<AdmissionPermit> {
         let mut under_way = self.under_way.lock();
         let total: usize = under_way.values().sum();
         let own = under_way.get(&source).copied().unwrap_or(0);

@@ -21,7 +21,9 @@ use super::admission::{Admission, AdmissionPermit};
 use super::message;
 use super::query_limiter::QueryLimiter;
 use super::refuser::Refuser;
+use super::resolver::Resolver;
 use super::upstream::{Upstream, framed};
+use crate::by_name::{DomainRules, Question};
 use crate::{Error, Ipv4Net, NetConfig};
 
 const PORT: u16 = 53;
@@ -46,12 +48,13 @@ pub(crate) struct Forwarder {
     range: Ipv4Net,
     upstream: Arc<Upstream>,
     limiter: Arc<QueryLimiter>,
+    rules: Arc<DomainRules>,
 }
 
 impl Forwarder {
     /// Takes port 53 of the gateway, or another where a name server of the host listens on every
     /// address; the firewall then sends questions there.
-    pub(crate) async fn bind(config: &NetConfig) -> Result<Self, Error> {
+    pub(crate) async fn bind(config: &NetConfig, rules: Arc<DomainRules>) -> Result<Self, Error> {
         let address = SocketAddr::from((config.gateway(), PORT));
         let mut sockets = sockets(address).await;
         if matches!(&sockets, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
@@ -75,6 +78,7 @@ impl Forwarder {
             range: config.range,
             upstream: Arc::new(Upstream::new(&config.upstream_dns, RESOLV_CONF)),
             limiter: QueryLimiter::new(),
+            rules,
         })
     }
 
@@ -85,6 +89,14 @@ impl Forwarder {
     /// Where questions are only refused.
     pub(crate) fn refusing_port(&self) -> u16 {
         self.refuser.port()
+    }
+
+    /// For names that the node connects to.
+    pub(crate) fn resolver(&self) -> Resolver {
+        Resolver {
+            upstream: Arc::clone(&self.upstream),
+            limiter: Arc::clone(&self.limiter),
+        }
     }
 
     pub(crate) fn limiter(&self) -> Arc<QueryLimiter> {
@@ -119,10 +131,16 @@ impl Forwarder {
             };
             let (query, socket) = (query.to_vec(), Arc::clone(&self.udp));
             let (upstream, limiter) = (Arc::clone(&self.upstream), Arc::clone(&self.limiter));
+            let rules = Arc::clone(&self.rules);
             under_way.spawn(async move {
                 limiter.throttle(source).await;
-                let answer = upstream.ask_udp(&query).await;
-                let answer = answer.unwrap_or_else(|| message::failure(&query));
+                let answer = match judged(&rules, source, &query) {
+                    Some(answer) => answer,
+                    None => upstream
+                        .ask_udp(&query)
+                        .await
+                        .unwrap_or_else(|| message::failure(&query)),
+                };
                 // A sandbox that is gone, or a full buffer: UDP may lose it.
                 socket.send_to(&answer, from).await.ok();
                 drop(place);
@@ -150,6 +168,7 @@ impl Forwarder {
                 stream,
                 upstream: Arc::clone(&self.upstream),
                 limiter: Arc::clone(&self.limiter),
+                rules: Arc::clone(&self.rules),
             };
             under_way.spawn(async move {
                 if let Err(error) = conversation.hold().await {
@@ -182,6 +201,16 @@ impl Forwarder {
     }
 }
 
+/// The answer to a question that is not passed on: of a sandbox that may use only some names.
+fn judged(rules: &DomainRules, source: Ipv4Addr, query: &[u8]) -> Option<Vec<u8>> {
+    let (name, kind) = message::asked(query).unwrap_or((None, 0));
+    match rules.judge(source, name.as_deref(), kind) {
+        Question::PassOn => None,
+        Question::NoRecords => Some(message::no_records(query)),
+        Question::Refuse => Some(message::failure(query)),
+    }
+}
+
 /// Both kinds on the same port.
 async fn sockets(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener, u16)> {
     let udp = UdpSocket::bind(address).await?;
@@ -195,6 +224,7 @@ struct TcpConnection {
     stream: TcpStream,
     upstream: Arc<Upstream>,
     limiter: Arc<QueryLimiter>,
+    rules: Arc<DomainRules>,
 }
 
 impl TcpConnection {
@@ -216,8 +246,14 @@ impl TcpConnection {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "not a question"));
             }
             self.limiter.throttle(self.source).await;
-            let answer = self.upstream.ask_tcp(&query).await;
-            let answer = answer.unwrap_or_else(|| message::failure(&query));
+            let answer = match judged(&self.rules, self.source, &query) {
+                Some(answer) => answer,
+                None => self
+                    .upstream
+                    .ask_tcp(&query)
+                    .await
+                    .unwrap_or_else(|| message::failure(&query)),
+            };
             within(IDLE, self.stream.write_all(&framed(&answer)?)).await?;
         }
     }

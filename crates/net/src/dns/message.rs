@@ -6,6 +6,9 @@ pub(super) const HEADER: usize = 12;
 const RESPONSE: u8 = 0x80;
 const RECURSION: u8 = 0x01;
 const SERVER_FAILURE: u8 = 2;
+const NO_ERROR: u8 = 0;
+/// Class of records.
+const INTERNET: u16 = 1;
 
 /// A plausible question: short enough, not itself an answer, with one question in it.
 pub(super) fn is_query(message: &[u8]) -> bool {
@@ -39,14 +42,50 @@ pub(super) fn answers(answer: &[u8], query: &[u8]) -> bool {
 
 /// "The server failed": so that programs inside fail at once instead of waiting.
 pub(super) fn failure(query: &[u8]) -> Vec<u8> {
+    empty_answer(query, SERVER_FAILURE)
+}
+
+/// The name exists, and has no records of this type.
+pub(super) fn no_records(query: &[u8]) -> Vec<u8> {
+    empty_answer(query, NO_ERROR)
+}
+
+fn empty_answer(query: &[u8], code: u8) -> Vec<u8> {
     let asked = question(query).unwrap_or_default();
     let mut answer = Vec::with_capacity(HEADER + asked.len());
     answer.extend_from_slice(&query[..2]);
     answer.push(RESPONSE | (query[2] & (0x78 | RECURSION)));
-    answer.push(0x80 | SERVER_FAILURE);
+    answer.push(0x80 | code);
     answer.extend_from_slice(&[0, u8::from(!asked.is_empty()), 0, 0, 0, 0, 0, 0]);
     answer.extend_from_slice(asked);
     answer
+}
+
+/// The name that is asked for, in the form in which names are compared, and the type of records.
+/// The name is `None` when no host can have it, and so is the type of another class than the
+/// internet's: both are on no list.
+pub(super) fn asked(query: &[u8]) -> Option<(Option<String>, u16)> {
+    let question = question(query)?;
+    let (labels, kind) = question.split_last_chunk::<4>()?;
+    let [kind_high, kind_low, class_high, class_low] = *kind;
+    let mut name = String::new();
+    let mut rest = labels;
+    let mut plain = u16::from_be_bytes([class_high, class_low]) == INTERNET;
+    while let Some((length, after)) = rest.split_first()
+        && *length > 0
+    {
+        let (label, after) = after.split_at_checked((*length).into())?;
+        // A dot within a label would make one name look like another.
+        plain &= label.is_ascii() && !label.contains(&b'.');
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.extend(label.iter().copied().map(char::from));
+        rest = after;
+    }
+    let name = Some(name).filter(|_| plain);
+    let name = name.and_then(|name| soulbox_types::host_name(&name));
+    Some((name, u16::from_be_bytes([kind_high, kind_low])))
 }
 
 /// The first question's bytes: labels, a zero, type and class. No compression in a question.
@@ -91,6 +130,21 @@ mod tests {
         assert!(answers(&failure, &query));
         assert!(!is_query(&failure));
         assert_eq!(failure[3] & 0x0f, SERVER_FAILURE);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        let mut asking = query(&["Example", "org"]);
+        assert_eq!(asked(&asking), Some((Some("example.org".to_owned()), 1)));
+        let class = asking.len() - 1;
+        asking[class] = 3;
+        assert_eq!(asked(&asking), Some((None, 1)), "of another class");
+        for labels in [&["exa.mple", "org"][..], &["exämple", "org"], &["a b"], &[]] {
+            assert_eq!(asked(&query(labels)), Some((None, 1)), "{labels:?}");
+        }
+        let none = no_records(&query(&["example", "org"]));
+        assert!(answers(&none, &query(&["example", "org"])));
+        assert_eq!(none[3] & 0x0f, NO_ERROR);
     }
 
     #[test]

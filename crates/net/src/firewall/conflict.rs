@@ -173,9 +173,12 @@ fn listed(commands: &[String]) -> String {
     quoted.join(" and ")
 }
 
-/// The commands that help. Questions for names are recognised by the port that the sandbox asked
-/// on: where a name server of the host has port 53, they arrive on another one, which may be a
-/// different one after each start.
+/// What sandboxes send to this host: questions for names, and connections of those whose rules have
+/// names.
+const ARRIVING: [(&str, u16); 4] = [("udp", 53), ("tcp", 53), ("tcp", 80), ("tcp", 443)];
+
+/// The commands that help. All of it is recognised by the port that the sandbox used: it arrives on
+/// another one, which may be a different one after each start.
 fn advice(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Option<Vec<String>> {
     let OwnRules { links, gateway, .. } = ours;
     let forward = chain.hook? == Hook::Forward;
@@ -197,11 +200,11 @@ fn advice(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Op
                 ),
             ]
         }
-        RuleOwner::Iptables { program, .. } => ["udp", "tcp"]
-            .map(|protocol| {
+        RuleOwner::Iptables { program, .. } => ARRIVING
+            .map(|(protocol, port)| {
                 format!(
-                    "{program} -I {} -i {links}+ -p {protocol} -m conntrack --ctorigdstport 53 -j \
-                     ACCEPT",
+                    "{program} -I {} -i {links}+ -p {protocol} -m conntrack --ctorigdstport {port} \
+                     -j ACCEPT",
                     chain.name
                 )
             })
@@ -217,13 +220,13 @@ fn advice(table: &Table, chain: &Chain, owner: RuleOwner, ours: &OwnRules) -> Op
                     format!("{insert} oifname \"{links}*\" ct state established,related accept"),
                 ]
             } else {
-                let rule = |protocol| {
+                let rule = |(protocol, port)| {
                     format!(
                         "{insert} iifname \"{links}*\" meta l4proto {protocol} ct original \
-                         proto-dst 53 accept"
+                         proto-dst {port} accept"
                     )
                 };
-                ["udp", "tcp"].map(rule).into()
+                ARRIVING.map(rule).into()
             }
         }
     };

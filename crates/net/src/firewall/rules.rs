@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::sets;
 use crate::Ipv4Net;
+use crate::by_name::GatePorts;
 use crate::link::{INTERNET_GROUP, RULED_GROUP};
 use crate::names::Names;
 use crate::policy::Blocks;
@@ -54,6 +55,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) dns_port: u16,
     /// Where questions of those that may not ask are sent.
     pub(crate) refusing_port: u16,
+    /// Where connections of those are sent whose rules have names.
+    pub(crate) gate: GatePorts,
     pub(crate) open_ranges: &'a [Ipv4Net],
     /// By the sandbox's address.
     pub(crate) policies: Vec<(Ipv4Addr, &'a Blocks)>,
@@ -66,6 +69,7 @@ impl fmt::Display for Rules<'_> {
             gateway,
             dns_port,
             refusing_port,
+            gate: GatePorts { http, https },
             ..
         } = self;
         let table = self.names.table();
@@ -93,6 +97,9 @@ table inet {table} {{
         type ipv4_addr
     }}
     set named {{
+        type ipv4_addr
+    }}
+    set by_domain {{
         type ipv4_addr
     }}
     set allow_hosts {{
@@ -142,6 +149,7 @@ table inet {table} {{
         iifgroup != {{ {INTERNET_GROUP}, {RULED_GROUP} }} goto refuse
         ip daddr != {gateway} goto refuse
         iifgroup {RULED_GROUP} ip saddr != @ruled counter drop
+        tcp dport {{ {http}, {https} }} goto at_gate
         iifgroup {RULED_GROUP} ip saddr != @named goto refuse
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
         udp dport {dns_port} jump asked
@@ -149,6 +157,13 @@ table inet {table} {{
         udp dport {dns_port} accept
         tcp dport {dns_port} accept
         goto refuse
+    }}
+    chain at_gate {{
+        ct state established accept
+        ip saddr != @by_domain goto refuse
+        ct original ip daddr {gateway} goto refuse
+        ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
+        accept
     }}
     chain refused_names {{
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
@@ -192,9 +207,17 @@ table inet {table} {{
     chain names {{
         type nat hook prerouting priority dstnat; policy accept;
         iifname != {cables} accept
+        iifgroup {RULED_GROUP} ip saddr @by_domain tcp dport {{ 80, 443 }} goto to_gate
         iifgroup != {{ {INTERNET_GROUP}, {RULED_GROUP} }} ip daddr {gateway} udp dport 53 dnat ip to {gateway}:{refusing_port}
         iifgroup {RULED_GROUP} ip saddr @ruled ip saddr != @named ip daddr {gateway} udp dport 53 dnat ip to {gateway}:{refusing_port}
         ip daddr {gateway} meta l4proto {{ tcp, udp }} th dport 53 dnat ip to {gateway}:{dns_port}
+    }}
+    chain to_gate {{
+        ip daddr @private ip daddr != @opened return
+        ip saddr . ip daddr @allow_hosts return
+        ip saddr . ip daddr . th dport @allow_ports return
+        tcp dport 80 dnat ip to {gateway}:{http}
+        tcp dport 443 dnat ip to {gateway}:{https}
     }}
     chain masks {{
         type nat hook postrouting priority srcnat; policy accept;
@@ -207,6 +230,12 @@ table inet {table} {{
             formatter.write_str(&sets::change(&table, *sandbox, None, Some(blocks)))
         })
     }
+}
+
+/// Whether no sandbox may reach this address, whatever its own rules say.
+pub(crate) fn is_closed(address: Ipv4Addr, open_ranges: &[Ipv4Net]) -> bool {
+    let within = |ranges: &[Ipv4Net]| ranges.iter().any(|range| range.contains(address));
+    within(&PRIVATE) && !within(open_ranges)
 }
 
 /// A set cannot be given an empty list.

@@ -36,7 +36,14 @@ pub(crate) fn change(
         }
         let marks = [
             ("ruled", others.is_none()),
-            ("named", these.names() && !others.is_some_and(Blocks::names)),
+            (
+                "named",
+                these.may_ask() && !others.is_some_and(Blocks::may_ask),
+            ),
+            (
+                "by_domain",
+                these.names.is_some() && others.is_none_or(|others| others.names.is_none()),
+            ),
         ];
         for (set, changes) in marks {
             if changes {

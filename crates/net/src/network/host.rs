@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::policies::Policies;
 use super::sweep;
+use crate::by_name::{DomainRules, Gate, GatePorts};
 use crate::claim_lock::ClaimLock;
 use crate::dns::Forwarder;
 use crate::error::Doing;
@@ -36,8 +37,10 @@ pub(super) struct Host {
     pub(super) slot_table: Arc<SlotTable>,
     pub(super) warnings: Vec<String>,
     mtu: u32,
-    dns_ports: DnsPorts,
+    ports: Ports,
     pub(super) policies: tokio::sync::Mutex<Policies>,
+    /// Says the same as the policies, for the gate and the name server.
+    pub(super) domain_rules: Arc<DomainRules>,
     home: OwnedFd,
     /// Asks which links exist, without waiting for changes that are being made.
     probe: Arc<Mutex<Netlink>>,
@@ -48,7 +51,7 @@ pub(super) struct Host {
 
 impl Host {
     /// The gateway, the name server's sockets on it, the rules, and only then forwarding.
-    pub(super) async fn open(config: NetConfig) -> Result<(Self, Forwarder), Error> {
+    pub(super) async fn open(config: NetConfig) -> Result<(Self, Forwarder, Gate), Error> {
         let names = config.check()?;
         let doing = || "opening the host's network namespace".to_owned();
         let builder = Threads::new("sbx-net", 1).doing(doing)?;
@@ -64,14 +67,17 @@ impl Host {
             .await?
         };
         sweep::remove_orphans(&builder, &netlink).await;
-        let forwarder = Forwarder::bind(&config).await?;
-        let dns_ports = DnsPorts {
+        let domain_rules = Arc::<DomainRules>::default();
+        let forwarder = Forwarder::bind(&config, Arc::clone(&domain_rules)).await?;
+        let gate = Gate::bind(&config, Arc::clone(&domain_rules), forwarder.resolver()).await?;
+        let ports = Ports {
             forwarding: forwarder.port(),
             refusing: forwarder.refusing_port(),
+            gate: gate.ports(),
         };
         // Without policies: sandboxes that have one wait until they are adopted.
         let policies = Policies::new();
-        firewall::apply(&rules(&config, &names, dns_ports, &policies)).await?;
+        firewall::apply(&rules(&config, &names, ports, &policies)).await?;
         let present = {
             let (netlink, names) = (Arc::clone(&netlink), names.clone());
             within(OPENING, &builder, move || {
@@ -87,18 +93,19 @@ impl Host {
             slot_table,
             warnings,
             mtu,
-            dns_ports,
+            ports,
             policies: tokio::sync::Mutex::new(policies),
+            domain_rules,
             home,
             probe,
             netlink,
             builder,
         };
-        Ok((host, forwarder))
+        Ok((host, forwarder, gate))
     }
 
     pub(super) fn rules<'a>(&'a self, policies: &'a Policies) -> Rules<'a> {
-        rules(&self.config, &self.names, self.dns_ports, policies)
+        rules(&self.config, &self.names, self.ports, policies)
     }
 
     /// Builds a slot. When the caller stops waiting, the finished slot is dropped and goes.
@@ -257,26 +264,29 @@ async fn on_flows<T: Send + 'static>(
         .doing(doing)
 }
 
-/// Of the gateway, where questions for names arrive.
+/// Of the gateway.
 #[derive(Debug, Clone, Copy)]
-struct DnsPorts {
+struct Ports {
+    /// Where questions for names arrive.
     forwarding: u16,
     /// Those of sandboxes that may not ask.
     refusing: u16,
+    gate: GatePorts,
 }
 
 fn rules<'a>(
     config: &'a NetConfig,
     names: &'a Names,
-    dns_ports: DnsPorts,
+    ports: Ports,
     policies: &'a Policies,
 ) -> Rules<'a> {
     Rules {
         names,
         range: config.range,
         gateway: config.gateway(),
-        dns_port: dns_ports.forwarding,
-        refusing_port: dns_ports.refusing,
+        dns_port: ports.forwarding,
+        refusing_port: ports.refusing,
+        gate: ports.gate,
         open_ranges: &config.open_ranges,
         policies: policies
             .iter()

@@ -34,14 +34,32 @@ impl Host {
         match plan {
             Plan::Plain(access) => {
                 self.set_access(index, access).await?;
+                let sandbox = self.config.slot_address(index);
+                if access == Access::Closed {
+                    self.domain_rules.cut(sandbox);
+                }
                 // They mean nothing any more, and go with the slot at the latest.
                 if let Err(error) = self.replace(&mut policies, index, None).await {
                     tracing::warn!(%error, "a former policy's elements stay in the firewall");
                 }
+                self.domain_rules.set(sandbox, None);
                 Ok(())
             }
             Plan::Ruled(blocks) => {
-                self.replace(&mut policies, index, Some(blocks)).await?;
+                let sandbox = self.config.slot_address(index);
+                let (old, new) = (self.domain_rules.get(sandbox), blocks.names.clone());
+                let has_names = new.is_some();
+                // Names are known before the first connection is sent to them, and until after the last.
+                if has_names {
+                    self.domain_rules.set(sandbox, new);
+                }
+                let replaced = self.replace(&mut policies, index, Some(blocks)).await;
+                if replaced.is_err() {
+                    self.domain_rules.set(sandbox, old);
+                } else if !has_names {
+                    self.domain_rules.set(sandbox, None);
+                }
+                replaced?;
                 self.set_access(index, Access::Ruled).await
             }
         }
@@ -50,7 +68,9 @@ impl Host {
     /// Removes what the sets hold of a slot whose link is gone.
     pub(super) async fn forget_policy(&self, index: u32) -> Result<(), Error> {
         let mut policies = self.policies.lock().await;
-        self.replace(&mut policies, index, None).await
+        self.replace(&mut policies, index, None).await?;
+        self.domain_rules.forget(self.config.slot_address(index));
+        Ok(())
     }
 
     async fn replace(

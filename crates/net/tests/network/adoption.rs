@@ -44,6 +44,7 @@ fn ruled() -> EgressPolicy {
     EgressPolicy {
         internet: false,
         allow: vec![rule("203.0.113.230/32", Some(443..=443))],
+        allow_names: Vec::new(),
         deny: Vec::new(),
     }
 }

@@ -10,6 +10,7 @@
 
 mod adoption;
 mod bed;
+mod by_name;
 mod firewalls;
 mod flows;
 mod isolation;

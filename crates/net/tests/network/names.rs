@@ -168,6 +168,7 @@ async fn who_may_not_ask_is_told_so_at_once_and_nobody_else_hears_the_question()
     let somewhere = "203.0.113.9/32".parse::<Ipv4Net>().unwrap();
     let ruled = EgressPolicy {
         allow: vec![somewhere.into()],
+        allow_names: Vec::new(),
         deny: vec![everything.into()],
         ..EgressPolicy::open()
     };

@@ -15,6 +15,7 @@ fn policy(internet: bool, allow: Vec<EgressRule>, deny: Vec<EgressRule>) -> Egre
     EgressPolicy {
         internet,
         allow,
+        allow_names: Vec::new(),
         deny,
     }
 }
@@ -24,6 +25,7 @@ fn elements(bed: &Bed) -> BTreeMap<&'static str, usize> {
     let sets = [
         "ruled",
         "named",
+        "by_domain",
         "allow_hosts",
         "allow_ports",
         "deny_hosts",
@@ -206,6 +208,7 @@ async fn elements_go_with_the_slot_and_come_back_with_the_table() {
     let full = BTreeMap::from([
         ("ruled", 8),
         ("named", 8),
+        ("by_domain", 0),
         ("allow_hosts", 8),
         ("allow_ports", 0),
         ("deny_hosts", 8),

@@ -80,6 +80,33 @@ async fn a_signed_url_finds_its_sandbox_without_host_or_headers() {
     );
 }
 
+/// As npm e2b before 2.14 asks for files, and PyPI e2b 2.7 to 2.25 for everything after `connect`.
+#[tokio::test]
+async fn a_token_alone_finds_its_sandbox_and_none_after_it_ended() {
+    let world = world().await;
+    world.server(49983, mirror).await;
+    let ask = async |path: &str, token: &str| {
+        let head =
+            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nX-Access-Token: {token}\r\n");
+        world.raw(&format!("{head}Connection: close\r\n\r\n")).await
+    };
+    for path in ["/files?path=a", "/health", "/process.Process/List"] {
+        let answer = ask(path, TOKEN).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(
+            answer.contains(&format!("GET {path} HTTP/1.1\r\n")),
+            "{answer}"
+        );
+        let answer = ask(path, "another").await;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        let body = r#"{"message":"The sandbox was not found","code":502}"#;
+        assert!(answer.ends_with(body), "{answer}");
+    }
+    world.kill();
+    let answer = ask("/health", TOKEN).await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+}
+
 #[tokio::test]
 async fn an_unknown_sandbox_is_a_502_in_json() {
     let world = world().await;

@@ -144,6 +144,12 @@ impl StatusCache {
         self.state.lock().table.get(id).cloned()
     }
 
+    /// The sandbox that this access token belongs to. One hash, however many there are: whoever asks
+    /// has not shown yet that the token is one.
+    pub fn of_access_token(&self, shown: &str) -> Option<SandboxStatus> {
+        self.state.lock().table.of_token(shown).cloned()
+    }
+
     /// Shows all of them, or all of a tenant, in no particular order, and copies none. `each` is
     /// called while nobody else can change anything, so it must be quick and ask nothing here.
     pub fn visit(&self, tenant: Option<&TenantId>, each: &mut dyn FnMut(Visited<'_>)) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use soulbox_types::{OnTimeout, SandboxId, TenantId, UnixMillis};
 
-use super::{SandboxStatus, Visited};
+use super::{SandboxStatus, Visited, tokens::Tokens};
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -13,6 +13,7 @@ pub(super) struct Table {
     /// The number of each one's row.
     numbers: HashMap<SandboxId, usize>,
     tenants: Tenants,
+    tokens: Tokens,
 }
 
 #[derive(Debug)]
@@ -45,6 +46,13 @@ impl Table {
         Some(&row.status)
     }
 
+    /// The one that this token belongs to.
+    pub(super) fn of_token(&self, shown: &str) -> Option<&SandboxStatus> {
+        let status = self.get(self.tokens.find(shown)?)?;
+        let token = status.spec.access_token.as_ref()?;
+        token.matches(shown).then_some(status)
+    }
+
     /// In the place of one with the same id, if there is one.
     pub(super) fn set(&mut self, status: SandboxStatus) {
         let row = Row {
@@ -55,7 +63,12 @@ impl Table {
             status,
         };
         let known = self.numbers.get(&row.status.spec.id);
-        if let Some(place) = known.and_then(|number| self.rows.get_mut(*number)) {
+        let known = known.and_then(|number| self.rows.get_mut(*number));
+        let old = known.as_ref();
+        let old = old.and_then(|row| row.status.spec.access_token.as_ref());
+        let new = row.status.spec.access_token.as_ref();
+        self.tokens.change(&row.status.spec.id, old, new);
+        if let Some(place) = known {
             *place = row;
             return;
         }
@@ -69,7 +82,8 @@ impl Table {
         let Some(number) = self.numbers.remove(id) else {
             return false;
         };
-        self.rows.swap_remove(number);
+        let removed = self.rows.swap_remove(number).status.spec;
+        self.tokens.change(id, removed.access_token.as_ref(), None);
         // The last one has taken its place.
         if let Some(moved) = self.rows.get(number) {
             self.numbers.insert(moved.status.spec.id.clone(), number);

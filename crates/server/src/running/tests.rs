@@ -97,6 +97,11 @@ fn world_with(limits: ConnectionLimits) -> World {
                 slowed: 2,
                 dropped: 1,
             },
+            by_name: soulbox_net::ByNameStats {
+                open: 4,
+                passed: 6,
+                refused: 5,
+            },
         })),
         busy: Some(Arc::new(crate::metrics::Busy::default)),
         limits,

@@ -4,7 +4,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use soulbox_types::{Destination, NetworkPolicy};
+use soulbox_types::NetworkPolicy;
 
 use crate::{
     router::App,
@@ -16,8 +16,7 @@ use crate::{
     },
 };
 
-const EVERYTHING: &str = "0.0.0.0/0";
-const INSTEAD: &str = "use IP addresses and CIDR ranges in allowOut and denyOut";
+const INSTEAD: &str = "use IP addresses, CIDR ranges and domains in allowOut, and denyOut";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,7 +41,6 @@ impl NetworkBody {
             self.allow_out.unwrap_or_default(),
             self.deny_out.unwrap_or_default(),
         );
-        check_domains(&allow_out, &deny_out)?;
         let asked = [
             (
                 self.dns_servers.is_some_and(|list| !list.is_empty()),
@@ -66,41 +64,6 @@ impl NetworkBody {
             https_ports: self.https_ports.unwrap_or_default(),
         })
     }
-}
-
-/// Names in `allowOut` are valid, and only with everything else denied; they need a proxy that
-/// reads them from the traffic.
-fn check_domains(allow_out: &[String], deny_out: &[String]) -> Result<()> {
-    let domain = |entry: &&String| entry.parse::<Destination>().is_err() && is_domain(entry);
-    let Some(domain) = allow_out.iter().find(domain) else {
-        return Ok(());
-    };
-    if !deny_out.iter().any(|entry| entry == EVERYTHING) {
-        return Err(ApiError::bad_request(format!(
-            "network.allowOut: the domain {domain:?} needs {EVERYTHING:?} in denyOut"
-        )));
-    }
-    Err(ApiError::not_supported(
-        "a domain in network.allowOut",
-        INSTEAD,
-    ))
-}
-
-fn is_domain(entry: &str) -> bool {
-    let name = entry.strip_prefix("*.").unwrap_or(entry);
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    // A name that ends in digits is a mistyped address.
-    let last_is_number = || {
-        name.rsplit('.')
-            .next()
-            .is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    entry == "*" || (name.len() <= 253 && name.split('.').all(label) && !last_is_number())
 }
 
 /// E2B's `SandboxNetworkConfig`, as far as it was asked for.

@@ -143,3 +143,40 @@ fn a_copy_notices_that_a_change_is_missing_and_passes_over_what_it_has() {
     copy.apply(third).unwrap();
     assert_eq!(seen(&copy, OURS), seen(&cache, OURS));
 }
+
+fn with_token(id: &str, token: Option<&str>) -> SandboxStatus {
+    let mut status = running(id, OURS);
+    Arc::make_mut(&mut status.spec).access_token = token.map(soulbox_types::Secret::new);
+    status
+}
+
+#[test]
+fn a_token_finds_its_sandbox_for_as_long_as_it_is_its_token() {
+    let cache = StatusCache::default();
+    let found = |token: &str| {
+        let status = cache.of_access_token(token);
+        status.map(|status| status.spec.id.to_string())
+    };
+    cache.set(with_token("i1", Some("one")));
+    cache.set(with_token("i2", Some("two")));
+    cache.set(with_token("i3", None));
+    assert_eq!(found("one").as_deref(), Some("i1"));
+    assert_eq!(found("two").as_deref(), Some("i2"));
+    for wrong in ["", "on", "One", "three", &"x".repeat(100_000)] {
+        assert_eq!(found(wrong), None);
+    }
+
+    // Handed over to somebody else: the token before opens nothing any more.
+    cache.set(with_token("i1", Some("new")));
+    assert_eq!((found("one"), found("new").as_deref()), (None, Some("i1")));
+    cache.set(with_token("i1", None));
+    assert_eq!(found("new"), None);
+
+    // The row of the last one moves when another goes.
+    cache.set(with_token("i3", Some("three")));
+    cache.remove(&id("i2"));
+    assert_eq!(
+        (found("two"), found("three").as_deref()),
+        (None, Some("i3"))
+    );
+}
