@@ -19,8 +19,13 @@ impl Issued {
         let unreadable = |problem: String| Error::Unreadable(problem);
         let der = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|error| unreadable(error.to_string()))?;
+        Self::of_der(&der)
+    }
+
+    pub fn of_der(der: &[u8]) -> Result<Self, Error> {
+        let unreadable = |problem: String| Error::Unreadable(problem);
         let (_, certificate) =
-            X509Certificate::from_der(&der).map_err(|error| unreadable(error.to_string()))?;
+            X509Certificate::from_der(der).map_err(|error| unreadable(error.to_string()))?;
         let names = certificate
             .subject_alternative_name()
             .map_err(|error| unreadable(error.to_string()))?

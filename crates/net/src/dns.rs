@@ -12,4 +12,4 @@ mod wildcard;
 pub(crate) use forwarder::Forwarder;
 pub use query_limiter::NameStats;
 pub(crate) use query_limiter::QueryLimiter;
-pub use wildcard::wildcard_dns;
+pub use wildcard::{WildcardDns, wildcard_dns};

@@ -15,7 +15,7 @@
 //! - `flows`: the kernel's table of connections
 //! - [`socket_memory_in`]: what waits in the sockets of a namespace
 //! - `policy`: what one sandbox may reach
-//! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
+//! - `dns`: the forwarder for sandboxes, and [`WildcardDns`], the name server of a domain
 //! - `threads`: threads that may enter another namespace and always return to their own
 
 mod claim_lock;
@@ -39,7 +39,7 @@ mod unread;
 
 pub use config::NetConfig;
 pub use connect::connect_in;
-pub use dns::{NameStats, wildcard_dns};
+pub use dns::{NameStats, WildcardDns, wildcard_dns};
 pub use error::Error;
 pub use network::{NetStats, Network};
 pub use policy::{EgressPolicy, EgressRule};

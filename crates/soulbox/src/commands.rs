@@ -16,6 +16,7 @@ mod forward;
 mod key;
 mod kill;
 mod lifetime;
+mod login;
 mod logs;
 mod ls;
 mod pause;
@@ -29,6 +30,7 @@ mod start;
 mod stats;
 mod template;
 mod timeout;
+mod trust;
 mod url;
 mod version;
 
@@ -39,6 +41,10 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
     let result = match command {
         Command::Serve(args) => server::serve(*args, service_manager).await,
         Command::Dns(args) => server::dns(args).await,
+        Command::Trust(args) => trust::run(args).await,
+        Command::Login(args) => login::login(&args).await,
+        Command::Logout(args) => login::logout(&args),
+        Command::Context { command } => login::context(&command),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Run(args) => run::run(&args).await,
         Command::Ls(args) => ls::run(&args).await,

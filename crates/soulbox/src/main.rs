@@ -7,6 +7,7 @@
 //! - `pack`: the files of a template's COPY steps
 //! - `attach`: a process's output, input and exit code, passed through
 //! - `stack`: a limit that would end this program without a word
+//! - `ask`: questions to the user, and keys
 //! - `terminal`, `interrupts`, `output`, `report`, `words`: the user's side
 
 use std::{process::ExitCode, time::Duration};
@@ -18,6 +19,7 @@ use soulbox_doctor::PROBE_COMMAND;
 use crate::commands::TRIAL_COMMAND;
 
 mod args;
+mod ask;
 mod attach;
 mod commands;
 mod context;

@@ -290,6 +290,7 @@ mod tests {
                 },
             ],
             after: vec![Command::new("true", &[])],
+            relies_on: None,
         };
         Plan {
             parts: vec![part],

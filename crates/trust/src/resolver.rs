@@ -102,6 +102,7 @@ fn network_manager(root: &Path, names: &Names) -> Part {
             content: wildcard_of_dnsmasq(names),
         }],
         after: vec![Command::new(nmcli, &["general", "reload", "dns-full"])],
+        relies_on: None,
     }
 }
 
@@ -120,6 +121,7 @@ fn dnsmasq(root: &Path, names: &Names) -> (Part, Vec<String>) {
             content: wildcard_of_dnsmasq(names),
         }],
         after,
+        relies_on: None,
     };
     (part, notes)
 }
@@ -166,6 +168,7 @@ fn systemd_resolved(root: &Path, names: &Names) -> Result<(Part, Vec<String>)> {
             ),
         }],
         after: restart(root, "systemd-resolved").into_iter().collect(),
+        relies_on: Some(dns),
     };
     Ok((part, Vec::new()))
 }
@@ -226,6 +229,7 @@ fn plain(root: &Path, text: &str, names: &Names) -> Result<(Part, Vec<String>)> 
             ),
         }],
         after: Vec::new(),
+        relies_on: Some(dns),
     };
     Ok((part, notes))
 }

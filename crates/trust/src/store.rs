@@ -65,6 +65,7 @@ pub(crate) fn part(root: &Path, domain: &str, ca: &str) -> Result<Part> {
             content: ca.to_owned(),
         }],
         after: vec![Command::new(program, &[])],
+        relies_on: None,
     })
 }
 
