@@ -53,6 +53,8 @@ pub struct Part {
     pub what: String,
     pub changes: Vec<Change>,
     pub after: Vec<Command>,
+    /// After they are undone.
+    pub after_undo: Vec<Command>,
     /// The name server that the change relies on.
     pub relies_on: Option<std::net::SocketAddr>,
 }

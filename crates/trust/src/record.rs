@@ -21,8 +21,8 @@ pub struct Record {
     files: Vec<Done>,
     /// Folders that were made for them, outermost first.
     folders: Vec<PathBuf>,
-    /// Run after the changes, and again after they are undone.
-    after: Vec<Command>,
+    /// Run after they are undone.
+    after_undo: Vec<Command>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ impl Record {
             domain: domain.to_owned(),
             files: Vec::new(),
             folders: Vec::new(),
-            after: Vec::new(),
+            after_undo: Vec::new(),
         };
         for part in &plan.parts {
             for change in &part.changes {
@@ -131,7 +131,7 @@ impl Record {
                     },
                 });
             }
-            record.after.extend(part.after.iter().cloned());
+            record.after_undo.extend(part.after_undo.iter().cloned());
         }
         record.folders.dedup();
         record.write(root)?;
@@ -149,7 +149,7 @@ impl Record {
             };
             overwrite(&place(root, path), &text).at(path)?;
         }
-        for command in &record.after {
+        for command in plan.parts.iter().flat_map(|part| &part.after) {
             run(command)?;
         }
         Ok(record)
@@ -165,7 +165,7 @@ impl Record {
             // Others may have put something there.
             fs::remove_dir(place(root, folder)).ok();
         }
-        for command in &self.after {
+        for command in &self.after_undo {
             run(command)?;
         }
         let path = self.place(root);
@@ -290,6 +290,7 @@ mod tests {
                 },
             ],
             after: vec![Command::new("true", &[])],
+            after_undo: vec![Command::new("true", &[])],
             relies_on: None,
         };
         Plan {
@@ -364,8 +365,7 @@ mod tests {
         let mut failing = plan();
         failing.parts[0].after = vec![Command::new("false", &[])];
         Record::carry_out(root.path(), "sbx.test", &failing).unwrap_err();
-        let mut record = Record::of(root.path(), "sbx.test").unwrap().unwrap();
-        record.after.clear();
+        let record = Record::of(root.path(), "sbx.test").unwrap().unwrap();
         record.undo(root.path()).unwrap();
         assert_eq!(everything(root.path()), before);
     }

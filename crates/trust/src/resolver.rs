@@ -88,6 +88,7 @@ fn wildcard_of_dnsmasq(names: &Names) -> String {
 
 fn network_manager(root: &Path, names: &Names) -> Part {
     let nmcli = program(root, "nmcli").unwrap_or_else(|| "nmcli".to_owned());
+    let reload = Command::new(nmcli, &["general", "reload", "dns-full"]);
     Part {
         what: format!(
             "*.{} is {}, for NetworkManager's dnsmasq",
@@ -101,7 +102,8 @@ fn network_manager(root: &Path, names: &Names) -> Part {
             .into(),
             content: wildcard_of_dnsmasq(names),
         }],
-        after: vec![Command::new(nmcli, &["general", "reload", "dns-full"])],
+        after: vec![reload.clone()],
+        after_undo: vec![reload],
         relies_on: None,
     }
 }
@@ -120,6 +122,7 @@ fn dnsmasq(root: &Path, names: &Names) -> (Part, Vec<String>) {
             path: format!("/etc/dnsmasq.d/soulbox-{}.conf", names.domain).into(),
             content: wildcard_of_dnsmasq(names),
         }],
+        after_undo: after.clone(),
         after,
         relies_on: None,
     };
@@ -157,6 +160,7 @@ fn systemd_resolved(root: &Path, names: &Names) -> Result<(Part, Vec<String>)> {
         );
         return Err(Error::impossible(problem, ANOTHER_WAY));
     }
+    let restart: Vec<Command> = restart(root, "systemd-resolved").into_iter().collect();
     let part = Part {
         what: format!("*.{} is asked of {dns}, for systemd-resolved", names.domain),
         changes: vec![Change::Add {
@@ -167,7 +171,8 @@ fn systemd_resolved(root: &Path, names: &Names) -> Result<(Part, Vec<String>)> {
                 names.domain
             ),
         }],
-        after: restart(root, "systemd-resolved").into_iter().collect(),
+        after: restart.clone(),
+        after_undo: restart,
         relies_on: Some(dns),
     };
     Ok((part, Vec::new()))
@@ -229,6 +234,7 @@ fn plain(root: &Path, text: &str, names: &Names) -> Result<(Part, Vec<String>)> 
             ),
         }],
         after: Vec::new(),
+        after_undo: Vec::new(),
         relies_on: Some(dns),
     };
     Ok((part, notes))

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fs_err as fs;
+
 use crate::{
     Error, Result,
     plan::{Change, Command, Part},
@@ -57,16 +59,33 @@ pub(crate) fn part(root: &Path, domain: &str, ca: &str) -> Result<Part> {
         let problem = "this system has none of the stores for certificates that are known here";
         return Err(Error::impossible(problem, hint));
     };
-    let path = Path::new(store.folder).join(format!("soulbox-{domain}.{}", store.extension));
+    let file = format!("soulbox-{domain}.{}", store.extension);
+    let path = Path::new(store.folder).join(&file);
     Ok(Part {
         what: format!("the certificate authority of *.{domain}, into the system's store"),
         changes: vec![Change::Add {
             path,
             content: ca.to_owned(),
         }],
+        after_undo: vec![forget(root, &program, &file)],
         after: vec![Command::new(program, &[])],
         relies_on: None,
     })
+}
+
+/// Debian's program leaves the links of a file that is gone, and tells nobody (Java has a store of its own)
+/// unless its configuration says that the file is not wanted.
+fn forget(root: &Path, program: &str, file: &str) -> Command {
+    let is_debians = fs::read_to_string(under(root, program))
+        .is_ok_and(|text| text.starts_with("#!") && text.contains("--certsconf"));
+    if !is_debians {
+        return Command::new(program, &[]);
+    }
+    let script = format!(
+        "conf=$(mktemp) && {{ cat /etc/ca-certificates.conf; echo '!{file}'; }} > \"$conf\" && {program} \
+         --certsconf \"$conf\"; code=$?; rm -f \"$conf\"; exit $code"
+    );
+    Command::new("/bin/sh", &["-c", &script])
 }
 
 pub(crate) fn under(root: &Path, path: &str) -> PathBuf {
