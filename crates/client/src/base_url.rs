@@ -64,6 +64,26 @@ impl BaseUrl {
             .build()
     }
 
+    pub fn is_https(&self) -> bool {
+        self.scheme == "https"
+    }
+
+    /// Without the brackets of an IPv6 address.
+    pub fn host_and_port(&self) -> (String, u16) {
+        let host = self.authority.host();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let implied = if self.is_https() { 443 } else { 80 };
+        (
+            host.to_owned(),
+            self.authority.port_u16().unwrap_or(implied),
+        )
+    }
+
+    /// What `E2B_DOMAIN` is for a server at `api.<domain>`, without the port.
+    pub fn domain(&self) -> Option<&str> {
+        self.authority.host().strip_prefix("api.")
+    }
+
     /// A URL whose host names a sandbox and a port. What is at an address has no names, except on this
     /// machine, where all names under `localhost` lead to it.
     pub(crate) fn port_url(&self, id: &str, port: u16) -> Option<String> {

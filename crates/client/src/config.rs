@@ -1,7 +1,8 @@
 //! Where the server is and which key to show it.
 //!
-//! Flags come first, then `SOULBOX_*`, then E2B's own variables, then the `env` file that
-//! `soulbox serve` writes into its data folder: on the server's machine nothing needs to be set.
+//! Flags come first, then `SOULBOX_*`, then E2B's own variables, then the server that the user has logged in
+//! to, then the `env` file that `soulbox serve` writes into its data folder: on the server's machine nothing
+//! needs to be set.
 //!
 //! A data folder that is named by flag means the server of that folder and no other: whatever else
 //! the environment has loaded, a `kill --all` must not reach another server than the one named.
@@ -15,6 +16,7 @@ use std::{
 use soulbox_types::Secret;
 
 pub use crate::base_url::{BaseUrl, InvalidUrl};
+use crate::contexts::{self, Contexts};
 use env_file::parse;
 
 mod env_file;
@@ -29,6 +31,8 @@ pub struct Flags {
     pub api_key: Option<Secret>,
     /// Takes from this folder what the other two leave open, and nothing from the environment.
     pub data_dir: Option<PathBuf>,
+    /// Takes everything from this context, and nothing from the environment.
+    pub context: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct Config {
     pub api_key: Secret,
     /// So that a refusal can say which key was refused.
     pub key_source: Source,
+    /// A certificate authority of the server's own, which the user trusts.
+    pub ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +52,7 @@ pub enum Source {
     Flag(&'static str),
     Variable(&'static str),
     File(PathBuf),
+    Context(String),
     Default,
 }
 
@@ -54,6 +61,7 @@ impl fmt::Display for Source {
         match self {
             Self::Flag(name) | Self::Variable(name) => f.write_str(name),
             Self::File(path) => write!(f, "{}", path.display()),
+            Self::Context(name) => write!(f, "the context {name}"),
             Self::Default => f.write_str("the default"),
         }
     }
@@ -76,6 +84,8 @@ pub enum ConfigError {
     Incomplete { file: PathBuf },
     #[error("{} has no E2B_API_URL line", .file.display())]
     NoAddress { file: PathBuf },
+    #[error("there is no context {name}")]
+    NoContext { name: String },
     #[error("the address from {from} is wrong")]
     Url {
         from: Source,
@@ -106,6 +116,9 @@ impl ConfigError {
             Self::NoAddress { .. } => {
                 "`soulbox serve` writes the line when it starts; until then say --api-url"
             }
+            Self::NoContext { .. } => {
+                "`soulbox context ls` shows those that there are, `soulbox login URL` makes one"
+            }
             Self::Url { .. } => "an address looks like http://127.0.0.1:3000",
         }
     }
@@ -117,6 +130,9 @@ impl Config {
         flags: &Flags,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
+        if let Some((folder, name)) = chosen_context(flags, &variable)? {
+            return Self::of_context(&folder, &name);
+        }
         let named = flags.data_dir.is_some();
         let variable = |name: &str| variable(name).filter(|value| !named && !value.is_empty());
         let file = data_dir(flags, variable).join("env");
@@ -180,8 +196,80 @@ impl Config {
             sandbox_url,
             api_key,
             key_source,
+            ca: None,
         })
     }
+
+    /// Key and addresses belong together: nothing else is looked at.
+    fn of_context(folder: &Path, name: &str) -> Result<Self, ConfigError> {
+        let contexts = load_contexts(folder)?;
+        let Some((name, context)) = contexts.find(Some(name)) else {
+            let name = name.to_owned();
+            return Err(ConfigError::NoContext { name });
+        };
+        let source = Source::Context(name.to_owned());
+        let api_url = parse_url(&context.api_url, &source)?;
+        let sandbox_url = match &context.sandbox_url {
+            Some(url) => parse_url(url, &source)?,
+            None => api_url.clone(),
+        };
+        let ca = context.ca.as_ref().map(|_| contexts::ca_file(folder, name));
+        Ok(Self {
+            api_url,
+            sandbox_url,
+            api_key: context.api_key.clone(),
+            key_source: source,
+            ca,
+        })
+    }
+}
+
+/// The context that counts, with the folder that it is in. One by flag before everything; one by variable after
+/// our own variables; the current one after all variables.
+fn chosen_context(
+    flags: &Flags,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Option<(PathBuf, String)>, ConfigError> {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let is_set = |names: &[&str]| names.iter().any(|name| variable(name).is_some());
+    let folder = || contexts::user_folder(variable);
+    if let Some(name) = &flags.context {
+        let name = name.clone();
+        return match folder() {
+            Some(folder) => Ok(Some((folder, name))),
+            None => Err(ConfigError::NoContext { name }),
+        };
+    }
+    let by_flag = flags.api_url.is_some() || flags.api_key.is_some() || flags.data_dir.is_some();
+    if by_flag || is_set(&["SOULBOX_API_URL", "SOULBOX_API_KEY"]) {
+        return Ok(None);
+    }
+    if let Some(name) = variable("SOULBOX_CONTEXT") {
+        return match folder() {
+            Some(folder) => Ok(Some((folder, name))),
+            None => Err(ConfigError::NoContext { name }),
+        };
+    }
+    if is_set(&[
+        "E2B_API_URL",
+        "E2B_API_KEY",
+        "E2B_DOMAIN",
+        "SOULBOX_DATA_DIR",
+    ]) {
+        return Ok(None);
+    }
+    let Some(folder) = folder() else {
+        return Ok(None);
+    };
+    let current = load_contexts(&folder)?.current;
+    Ok(current.map(|name| (folder, name)))
+}
+
+fn load_contexts(folder: &Path) -> Result<Contexts, ConfigError> {
+    Contexts::load(folder).map_err(|source| ConfigError::Unreadable {
+        file: contexts::file(folder),
+        source,
+    })
 }
 
 /// The server's folder, by flag, variable or default.

@@ -9,9 +9,20 @@ use std::{
 };
 
 use http::Uri;
-use soulbox_outgoing::{PooledStream, Tls, TlsError};
+use soulbox_outgoing::{PooledStream, Tls, TlsError, presented};
 use tokio::{net::TcpStream, time::timeout};
 use tower::Service;
+
+/// What the server of an `https` address presents, in DER, its own certificate first. Nothing is sent to it.
+pub async fn presented_certificates(url: &crate::config::BaseUrl) -> io::Result<Vec<Vec<u8>>> {
+    let (host, port) = url.host_and_port();
+    let connecting = TcpStream::connect((address(&host), port));
+    let tcp = timeout(CONNECT_LIMIT, connecting)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let certificates = presented(&host, tcp, CONNECT_LIMIT).await?;
+    Ok(certificates.iter().map(|each| each.to_vec()).collect())
+}
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 

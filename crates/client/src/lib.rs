@@ -6,6 +6,7 @@
 //!
 //! # Layout
 //! - [`config`]: where the server is and which key to show, from flags, environment or data folder
+//! - [`contexts`]: servers that the user has logged in to
 //! - [`Client`]: the control plane; one file per resource under `api/`
 //! - [`Envd`]: one sandbox; processes and files under `envd/`
 //! - `transport`, `connector`: hyper, TCP and TLS; `upload`: long bodies
@@ -15,6 +16,7 @@ mod api;
 mod base_url;
 pub mod config;
 mod connector;
+pub mod contexts;
 pub mod envd;
 mod error;
 pub mod model;
@@ -23,5 +25,7 @@ mod upload;
 
 pub use api::{Client, Disk, DiskChunk, EVENTS_PER_PAGE, PortStream};
 pub use config::Config;
+pub use connector::presented_certificates;
 pub use envd::Envd;
 pub use error::{ApiError, Error, Result, RpcError};
+pub use soulbox_outgoing::system_roots;

@@ -109,6 +109,7 @@ fn client_of(url: &str) -> Client {
         api_url: Some(url.to_owned()),
         api_key: Some(Secret::new("e2b_test")),
         data_dir: None,
+        context: None,
     };
     Client::new(&Config::resolve(&flags, |_| None).unwrap(), None)
 }

@@ -85,6 +85,7 @@ fn client(port: u16, roots: Option<PathBuf>) -> Client {
         api_url: Some(format!("https://api.sbx.localhost:{port}")),
         api_key: Some(Secret::new("e2b_test")),
         data_dir: None,
+        context: None,
     };
     Client::new(&Config::resolve(&flags, |_| None).unwrap(), roots)
 }

@@ -15,4 +15,4 @@ pub(crate) use forwarder::Forwarder;
 pub use query_limiter::NameStats;
 pub(crate) use query_limiter::QueryLimiter;
 pub(crate) use resolver::Resolver;
-pub use wildcard::wildcard_dns;
+pub use wildcard::{WildcardDns, wildcard_dns};

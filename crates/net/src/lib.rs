@@ -16,7 +16,7 @@
 //! - [`socket_memory_in`]: what waits in the sockets of a namespace
 //! - `policy`: what one sandbox may reach
 //! - `by_name`: what it may reach by the names of hosts
-//! - `dns`: the forwarder for sandboxes, and [`wildcard_dns`] for `soulbox dns`
+//! - `dns`: the forwarder for sandboxes, and [`WildcardDns`], the name server of a domain
 //! - `threads`: threads that may enter another namespace and always return to their own
 
 mod by_name;
@@ -42,7 +42,7 @@ mod unread;
 pub use by_name::ByNameStats;
 pub use config::NetConfig;
 pub use connect::connect_in;
-pub use dns::{NameStats, wildcard_dns};
+pub use dns::{NameStats, WildcardDns, wildcard_dns};
 pub use error::Error;
 pub use network::{NetStats, Network};
 pub use policy::{EgressPolicy, EgressRule};

@@ -6,7 +6,7 @@
 //! - `interim`: limits interim responses (1xx); `pool`: the same for pooled connections
 //! - `throttle`: limits the rate of tiny chunks; `collect`: short bodies as a whole
 //! - `connect`: the addresses of a host, and a connection to one of them; `tls`: TLS on it; `pooled`:
-//!   both in a pool
+//!   both in a pool; `presented`: the certificates of a server that nobody vouches for yet
 //! - `address`: which addresses are public; `route`: whether packets to them leave this machine
 
 mod address;
@@ -17,6 +17,8 @@ mod interim;
 mod pool;
 #[cfg(feature = "pool")]
 mod pooled;
+#[cfg(feature = "tls")]
+mod presented;
 mod route;
 mod throttle;
 #[cfg(feature = "tls")]
@@ -30,7 +32,9 @@ pub use interim::{Flood, InterimLimit, LimitedStream, MOST_INTERIM, is_flood};
 pub use pool::watch_pooled;
 #[cfg(feature = "pool")]
 pub use pooled::PooledStream;
+#[cfg(feature = "tls")]
+pub use presented::presented;
 pub use route::is_elsewhere;
 pub use throttle::{ChunkThrottle, TokenBucket};
 #[cfg(feature = "tls")]
-pub use tls::{Tls, TlsError};
+pub use tls::{Tls, TlsError, system_roots};

@@ -90,6 +90,12 @@ impl Tls {
     }
 }
 
+/// The system's bundle, if it has one.
+pub fn system_roots() -> Option<String> {
+    let mut found = SYSTEM_BUNDLES.iter();
+    found.find_map(|path| std::fs::read_to_string(path).ok())
+}
+
 fn client_config(extra: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     let mut system = SYSTEM_BUNDLES.iter().map(Path::new);

@@ -1,23 +1,31 @@
 //! Options of the server. One struct holds an option's flag, its variable and its key in the file;
 //! a flag wins over the environment, that over the file, that over the default.
 
+mod acme;
 mod admission;
 mod endpoint;
 mod file;
 mod machine;
 mod mirror;
+mod names;
 mod span;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::ValueEnum;
 use serde::Deserialize;
 use soulbox_net::Ipv4Net;
 use soulbox_types::Limits;
 
+pub use acme::{AcmeChallenge, AcmeConfig};
 pub use admission::Admission;
 pub use endpoint::Endpoint;
 pub use mirror::Mirror;
+pub use names::NameServer;
 use span::Span;
 
 /// Arguments of `soulbox serve`.
@@ -55,6 +63,35 @@ pub struct Settings {
     /// The private key (PEM) of --tls-cert
     #[arg(long, env = "SOULBOX_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
+    /// Get a certificate for --domain from an ACME server, and with it agree to its terms: `dns-01` for
+    /// the domain and its wildcard, `http-01` for api.DOMAIN and sandbox.DOMAIN alone [default: the
+    /// local CA]
+    #[arg(long, env = "SOULBOX_ACME_CHALLENGE", value_name = "CHALLENGE")]
+    pub acme_challenge: Option<AcmeChallenge>,
+    /// Told to the ACME server, for its warnings
+    #[arg(long, env = "SOULBOX_ACME_EMAIL", value_name = "ADDRESS")]
+    pub acme_email: Option<String>,
+    /// The ACME server's directory [default: that of Let's Encrypt]
+    #[arg(long, env = "SOULBOX_ACME_DIRECTORY", value_name = "URL")]
+    pub acme_directory: Option<String>,
+    /// A PEM file with the authority of a private ACME server itself
+    #[arg(long, env = "SOULBOX_ACME_CA", value_name = "FILE")]
+    pub acme_ca: Option<PathBuf>,
+    /// For dns-01: called as `PROGRAM present|cleanup NAME VALUE`, adds or removes that TXT record and
+    /// ends with 0 when the name servers have it
+    #[arg(long, env = "SOULBOX_ACME_DNS_HOOK", value_name = "PROGRAM")]
+    pub acme_dns_hook: Option<PathBuf>,
+    /// For http-01: where its questions are answered and everything else is sent to HTTPS, or `off`
+    /// when port 80 leads to --listen [default: 0.0.0.0:80]
+    #[arg(long, env = "SOULBOX_ACME_HTTP", value_name = "ADDRESS")]
+    pub acme_http: Option<Endpoint>,
+    /// Where questions for the domain's names are answered (DNS), or `off` [default: 127.0.83.66:53
+    /// where that is free]
+    #[arg(long, env = "SOULBOX_DNS", value_name = "ADDRESS")]
+    pub dns: Option<Endpoint>,
+    /// The answer to them [default: the address of --https]
+    #[arg(long, env = "SOULBOX_DNS_ANSWER", value_name = "ADDRESS")]
+    pub dns_answer: Option<IpAddr>,
     /// Addresses for sandboxes, such as 10.213.0.0/16 [default: the first range that is free]
     #[arg(long, env = "SOULBOX_NETWORK_RANGE", value_name = "CIDR")]
     pub network_range: Option<Ipv4Net>,
@@ -179,6 +216,8 @@ pub struct Config {
     pub domain: String,
     /// Certificate and key of the operator.
     pub own_certificate: Option<(PathBuf, PathBuf)>,
+    pub acme: Option<AcmeConfig>,
+    pub name_server: Option<NameServer>,
     pub network_range: Option<Ipv4Net>,
     pub open_ranges: Vec<Ipv4Net>,
     pub pool: usize,
@@ -237,6 +276,14 @@ impl Settings {
             domain: self.domain.or(other.domain),
             tls_cert: self.tls_cert.or(other.tls_cert),
             tls_key: self.tls_key.or(other.tls_key),
+            acme_challenge: self.acme_challenge.or(other.acme_challenge),
+            acme_email: self.acme_email.or(other.acme_email),
+            acme_directory: self.acme_directory.or(other.acme_directory),
+            acme_ca: self.acme_ca.or(other.acme_ca),
+            acme_dns_hook: self.acme_dns_hook.or(other.acme_dns_hook),
+            acme_http: self.acme_http.or(other.acme_http),
+            dns: self.dns.or(other.dns),
+            dns_answer: self.dns_answer.or(other.dns_answer),
             network_range: self.network_range.or(other.network_range),
             open_range: self.open_range.or(other.open_range),
             pool: self.pool.or(other.pool),
@@ -289,6 +336,10 @@ impl TryFrom<Settings> for Config {
     fn try_from(settings: Settings) -> Result<Self, ConfigError> {
         let limits = limits(&settings)?;
         let admission = Admission::try_from(&settings)?;
+        let domain = domain(settings.domain.as_deref().unwrap_or("sbx.localhost"))?;
+        let acme = AcmeConfig::of(&settings, &domain)?;
+        let https = settings.https.unwrap_or(Endpoint::local(3443)).address();
+        let name_server = NameServer::of(&settings, https);
         let own_certificate = match (settings.tls_cert, settings.tls_key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
@@ -315,15 +366,17 @@ impl TryFrom<Settings> for Config {
             listen: settings
                 .listen
                 .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 3000))),
-            https: settings.https.unwrap_or(Endpoint::local(3443)).address(),
+            https,
             admin: settings.admin.unwrap_or(Endpoint::local(3001)).address(),
             data_dir: absolute(
                 settings
                     .data_dir
                     .unwrap_or_else(|| "/var/lib/soulbox".into()),
             )?,
-            domain: domain(settings.domain.as_deref().unwrap_or("sbx.localhost"))?,
+            domain,
             own_certificate,
+            acme,
+            name_server,
             network_range: settings.network_range,
             open_ranges: settings.open_range.unwrap_or_default(),
             pool: settings.pool.unwrap_or(8),

@@ -26,7 +26,8 @@ pub(crate) struct DataDir {
 const LAST_CHILD: Duration = Duration::from_secs(2);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 /// Created here, so that they are not created with wider permissions later.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
+    "acme",
     "bin",
     "disks",
     "ends",

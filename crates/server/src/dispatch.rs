@@ -6,6 +6,7 @@ use axum::Router;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use soulbox_acme::Tokens;
 use soulbox_proxy::{Body, ClientConnection, Proxy};
 use tower::ServiceExt;
 use tracing::Instrument;
@@ -21,6 +22,8 @@ pub(crate) struct Dispatch {
     pub(crate) proxy: Proxy,
     pub(crate) api: Router,
     pub(crate) metrics: Metrics,
+    /// While a certificate is asked for by HTTP-01.
+    pub(crate) challenges: Option<Tokens>,
 }
 
 impl Dispatch {
@@ -51,6 +54,10 @@ impl Dispatch {
             request.extensions_mut().insert(soulbox_api::OverTls);
         }
         let is_sandboxes = self.proxy.claims(&request);
+        let challenge = self.challenges.as_ref().filter(|_| !is_sandboxes);
+        if let Some(answer) = challenge.and_then(|tokens| tokens.answer(request.uri().path())) {
+            return text(StatusCode::OK, answer);
+        }
         let route_of_api = || Route::of_api(&method, request.uri().path());
         let (route, response) = if transport == Transport::PlainOnTlsPort
             && (!is_sandboxes || self.proxy.is_confidential(&request))
@@ -114,19 +121,22 @@ fn to_https<B>(request: &Request<B>) -> Response<Body> {
         .path_and_query()
         .map_or("/", |path| path.as_str());
     let location = HeaderValue::from_str(&format!("https://{authority}{path}"));
-    let text = "this port speaks HTTPS: use https:// in the address\n";
-    let mut response = Response::new(
-        Full::from(text)
-            .map_err(|never| match never {})
-            .boxed_unsync(),
-    );
+    let told = "this port speaks HTTPS: use https:// in the address\n";
+    let mut response = text(StatusCode::BAD_REQUEST, told);
     match location {
         Ok(location) if !authority.is_empty() => {
             *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
             response.headers_mut().insert(header::LOCATION, location);
         }
-        _ => *response.status_mut() = StatusCode::BAD_REQUEST,
+        _ => {}
     }
+    response
+}
+
+fn text(status: StatusCode, text: impl Into<bytes::Bytes>) -> Response<Body> {
+    let body = Full::from(text.into()).map_err(|never| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = status;
     response
 }
 

@@ -23,6 +23,10 @@ pub(crate) struct Endpoints {
     pub(crate) domain: String,
     /// The CA for Node, and the bundle for clients whose roots it replaces.
     pub(crate) trust: Option<(PathBuf, PathBuf)>,
+    /// Whether names of sandboxes are certified by the local CA.
+    pub(crate) needs_local_ca: bool,
+    /// A certificate without the wildcard is for these two names alone.
+    pub(crate) only_two_names: bool,
 }
 
 impl Endpoints {
@@ -38,6 +42,20 @@ impl Endpoints {
         // Somebody else's certificate is for names only.
         let usable = is_local && self.trust.is_some() && address.ip().is_loopback();
         usable.then(|| format!("https://{address}"))
+    }
+
+    /// `api` or `sandbox`.
+    fn url_of(&self, name: &str) -> Option<String> {
+        Some(format!("https://{name}.{}", self.tls_domain()?))
+    }
+
+    /// What the SDKs are given beside the domain. Volumes follow the API.
+    fn urls(&self) -> Option<[String; 3]> {
+        if let Some(url) = self.local_https_url() {
+            return Some([url.clone(), url.clone(), url]);
+        }
+        let (api, sandbox) = (self.url_of("api")?, self.url_of("sandbox")?);
+        self.only_two_names.then(|| [api.clone(), sandbox, api])
     }
 
     /// `E2B_DOMAIN`: with the port, unless it is the one that https implies.
@@ -107,10 +125,10 @@ pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> 
             line(&mut tls, name, &bundle.to_string_lossy());
         }
     }
-    match endpoints.local_https_url() {
+    match endpoints.urls() {
         // The domain is then for what `get_host` returns.
-        Some(url) => {
-            for name in URLS {
+        Some(urls) => {
+            for (name, url) in URLS.into_iter().zip(urls) {
                 line(&mut tls, name, &url);
             }
         }
@@ -163,6 +181,8 @@ mod tests {
             https: Some("127.0.0.1:3443".parse().unwrap()),
             domain: "sbx.localhost".to_owned(),
             trust: Some((dir.join("tls/ca.pem"), dir.join("tls/bundle.pem"))),
+            needs_local_ca: true,
+            only_two_names: false,
         }
     }
 
@@ -237,6 +257,25 @@ mod tests {
                 assert_eq!(sourced(&tls_path(dir.path()), name), "", "{endpoints:?}");
             }
         }
+    }
+
+    #[test]
+    fn where_the_wildcard_is_not_certified_the_two_names_that_are_win_over_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let endpoints = Endpoints {
+            domain: "sbx.example.com".to_owned(),
+            https: Some("0.0.0.0:443".parse().unwrap()),
+            only_two_names: true,
+            ..endpoints(dir.path())
+        };
+        write(dir.path(), None, &endpoints).unwrap();
+        let tls = tls_path(dir.path());
+        assert_eq!(sourced(&tls, "E2B_API_URL"), "https://api.sbx.example.com");
+        assert_eq!(
+            sourced(&tls, "E2B_SANDBOX_URL"),
+            "https://sandbox.sbx.example.com"
+        );
+        assert_eq!(sourced(&tls, "E2B_DOMAIN"), "sbx.example.com");
     }
 
     #[test]

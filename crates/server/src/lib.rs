@@ -5,16 +5,18 @@
 //! - [`serve`]: the steps of a start, each with a clear error; `start_progress`: how far it is
 //! - `preflight`, `trial`: whether this machine can run sandboxes
 //! - `data_dir`, `private_file`: the data folder, its lock and its secrets
-//! - `tls`: the local certificate authority, or the operator's own certificate
+//! - `tls`: the local certificate authority, the operator's own certificate, or one of an ACME server
+//! - `names`: the name server beside it, and what a machine must be told to find the names
 //! - `env_files`, `quick_start`, `program_name`: what a user needs to point E2B's SDKs here
 //! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy;
-//!   `request_body` keeps connections usable after early answers
+//!   `request_body` keeps connections usable after early answers; `challenges`: an ACME server's questions
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
 //! - `wiring`: assembles jail, node, store, control and api
 
 mod admin;
 mod builtins;
+mod challenges;
 mod config;
 mod connections;
 mod data_dir;
@@ -25,6 +27,7 @@ mod keys;
 mod listen;
 mod logging;
 mod metrics;
+mod names;
 mod open_files;
 mod own_limits;
 mod preflight;
@@ -41,7 +44,8 @@ mod trial;
 mod wiring;
 
 pub use config::{
-    Admission, Config, ConfigError, Endpoint, LogFormat, Mirror, ServeArgs, Settings,
+    AcmeChallenge, AcmeConfig, Admission, Config, ConfigError, Endpoint, LogFormat, Mirror,
+    NameServer, ServeArgs, Settings,
 };
 pub use dns::{DnsArgs, dns};
 pub use keys::{KeyStore, KeyStoreError, ListedKey};

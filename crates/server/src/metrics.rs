@@ -21,7 +21,10 @@ use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
 use soulbox_types::SandboxState;
 
-use crate::connections::{ConnectionLimiter, ConnectionStats};
+use crate::{
+    connections::{ConnectionLimiter, ConnectionStats},
+    tls::Certificates,
+};
 
 /// Kinds of requests, few enough for a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -236,6 +239,7 @@ pub(crate) struct Sources {
     pub(crate) connections: ConnectionLimiter,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
 /// Values at the moment of the request.
@@ -314,6 +318,22 @@ impl Collector for Live {
         }
         if let Some(busy) = &self.0.busy {
             busy().encode(&mut encoder)?;
+        }
+        if let Some(certificates) = &self.0.certificates {
+            let help = "When the certificates in use end, in seconds since 1970";
+            let name = "tls_certificate_expiry_timestamp_seconds";
+            gauges(
+                &mut encoder,
+                name,
+                help,
+                "certificate",
+                &certificates.ends(),
+            )?;
+            let counts = certificates.counts();
+            let help = "Certificates that an ACME server gave";
+            counter(&mut encoder, "acme_certificates", help, counts.issued)?;
+            let help = "Tries to get a certificate from an ACME server that failed";
+            counter(&mut encoder, "acme_failures", help, counts.failed)?;
         }
         self.0.connections.stats().encode(&mut encoder)?;
         let proxy = self.0.proxy.counters().snapshot();

@@ -23,10 +23,15 @@ pub(crate) fn lines(
     };
     let http = endpoints.http_url();
     let https = match endpoints.tls_domain() {
-        Some(domain) => format!(
-            "{} (port URLs: https://<port>-<sandbox>.{domain})",
-            load(env_files::tls_path(data_dir))
-        ),
+        Some(domain) => {
+            let trust = if endpoints.needs_local_ca {
+                format!("{} once, then ", trust(data_dir, as_other_user, program))
+            } else {
+                String::new()
+            };
+            let load = load(env_files::tls_path(data_dir));
+            format!("{trust}{load} (port URLs: https://<port>-<sandbox>.{domain})")
+        }
         None => "off (--https ADDRESS switches it on)".to_owned(),
     };
     let watch = match admin {
@@ -39,10 +44,20 @@ pub(crate) fn lines(
         "  2. try it:        pip install e2b && python3 -c 'from e2b import Sandbox; s = Sandbox.create(); \
          print(s.commands.run(\"echo hello from $(hostname)\").stdout); s.kill()'"
             .to_owned(),
-        format!("  over HTTPS:       {https}"),
+        format!("  names and HTTPS:  {https}"),
         format!("  metrics:          {watch}"),
         format!("  more:             {program} --help, {program} doctor, README.md"),
     ]
+}
+
+fn trust(data_dir: &Path, as_other_user: bool, program: &str) -> String {
+    let sudo = if as_other_user { "sudo " } else { "" };
+    let folder = if data_dir == Path::new("/var/lib/soulbox") {
+        String::new()
+    } else {
+        format!(" --data-dir {}", data_dir.display())
+    };
+    format!("{sudo}{program} trust{folder}")
 }
 
 #[cfg(test)]
@@ -56,6 +71,8 @@ mod tests {
             https: Some("127.0.0.1:4443".parse().unwrap()),
             domain: "sbx.localhost".into(),
             trust: None,
+            needs_local_ca: true,
+            only_two_names: false,
         };
         let text = lines(
             Path::new("/data"),
@@ -69,7 +86,7 @@ mod tests {
         for part in [
             "http://127.0.0.1:4000",
             ". /data/env",
-            ". /data/env.tls",
+            "./soulbox trust --data-dir /data once, then . /data/env.tls",
             "sbx.localhost:4443",
             "127.0.0.1:4001/metrics",
             "./soulbox --help",

@@ -3,13 +3,14 @@
 use std::{fmt, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::Router;
+use soulbox_net::WildcardDns;
 use soulbox_proxy::{Proxy, ProxyConfig};
 use soulbox_runtime::{Node, Waker};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    admin,
+    admin, challenges,
     connections::{ConnectionLimiter, ConnectionLimits, Connections, Handler},
     dispatch::Dispatch,
     metrics::{BusyNow, Metrics, SlotsNow, Sources},
@@ -25,6 +26,10 @@ pub(crate) struct Listeners {
     pub(crate) http: TcpListener,
     pub(crate) https: Option<(TcpListener, Tls)>,
     pub(crate) admin: Option<TcpListener>,
+    /// Answers questions for the names.
+    pub(crate) names: Option<WildcardDns>,
+    /// Answers an ACME server, and sends everybody else to HTTPS.
+    pub(crate) challenges: Option<TcpListener>,
 }
 
 /// What [`crate::wiring`] has assembled.
@@ -62,6 +67,7 @@ impl Listeners {
                 .map(|(listener, _)| of(listener))
                 .transpose()?,
             admin: self.admin.as_ref().map(of).transpose()?,
+            dns: self.names.as_ref().map(WildcardDns::address).transpose()?,
         })
     }
 }
@@ -72,6 +78,7 @@ pub(crate) struct Addresses {
     pub(crate) http: SocketAddr,
     pub(crate) https: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
+    pub(crate) dns: Option<SocketAddr>,
 }
 
 /// Serves until `shutdown`. Sandboxes keep running.
@@ -95,7 +102,19 @@ pub(crate) async fn run(
         connections: limiter.clone(),
         slots: parts.slots,
         busy: parts.busy,
+        certificates: listeners
+            .https
+            .as_ref()
+            .map(|(_, tls)| Arc::clone(&tls.certificates)),
     });
+    let tokens = listeners
+        .https
+        .as_ref()
+        .and_then(|(_, tls)| Some(tls.renewal.as_ref()?.tokens.clone()));
+    let https_port = listeners
+        .addresses()
+        .ok()
+        .and_then(|addresses| Some(addresses.https?.port()));
     let admin_address = listeners.admin.as_ref().and_then(|l| l.local_addr().ok());
     let operators = Connections::new(
         Handler::Operators(admin::router(metrics.clone(), admin_address)),
@@ -110,6 +129,7 @@ pub(crate) async fn run(
             proxy,
             api: parts.api,
             metrics,
+            challenges: tokens.clone(),
         }),
         limiter,
     );
@@ -119,7 +139,29 @@ pub(crate) async fn run(
     if let Some((listener, tls)) = listeners.https {
         let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
         tasks.spawn(clients.clone().accept(listener, Some(acceptor)));
-        tasks.spawn(async move { tls.keep_fresh().await });
+        tasks.spawn(async move {
+            let renew = async {
+                match &tls.renewal {
+                    Some(renewal) => renewal.keep().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::join!(tls.keep_fresh(), renew);
+        });
+    }
+    if let Some(names) = listeners.names {
+        tasks.spawn(names.serve());
+    }
+    let to_https = Connections::new(
+        Handler::Operators(challenges::router(tokens.unwrap_or_default(), https_port)),
+        ConnectionLimiter::new(ConnectionLimits {
+            max_open: OPERATORS,
+            max_per_client: OPERATORS,
+            ..parts.limits
+        }),
+    );
+    if let Some(listener) = listeners.challenges {
+        tasks.spawn(to_https.clone().accept(listener, None));
     }
     if let Some(listener) = listeners.admin {
         tasks.spawn(operators.clone().accept(listener, None));
@@ -129,6 +171,7 @@ pub(crate) async fn run(
     (parts.stop)();
     clients.drain().await;
     operators.drain().await;
+    to_https.drain().await;
     tasks.shutdown().await;
     if tokio::time::timeout(CLOSE_TIMEOUT, parts.close)
         .await

@@ -4,14 +4,15 @@ use std::{io::Write, net::IpAddr, path::Path, pin::pin, time::Duration};
 
 use anyhow::{Context, bail};
 use soulbox_types::Secret;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Config,
+    AcmeChallenge, Config,
     data_dir::DataDir,
     env_files::{self, Endpoints},
     listen::bind,
-    logging, open_files, own_limits,
+    logging, names, open_files, own_limits,
     preflight::{keeps_something, preflight},
     program_name, quick_start,
     running::{Listeners, Parts, run},
@@ -115,7 +116,7 @@ async fn start(
     open_files::check_for_sandboxes(&wiring::sandboxes_dir(config))?;
     preflight(&config.data_dir, config.min_free_disk).await?;
     check_stop(stop)?;
-    let listeners = listen(config)?;
+    let listeners = listen(config).await?;
     let seed = data_dir.seed()?;
     let endpoints = endpoints(config, &listeners)?;
     let sandbox_domain = endpoints
@@ -165,7 +166,7 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send {
     }
 }
 
-fn listen(config: &Config) -> anyhow::Result<Listeners> {
+async fn listen(config: &Config) -> anyhow::Result<Listeners> {
     let http = bind(config.listen, "--listen")?;
     let admin = config
         .admin
@@ -175,10 +176,37 @@ fn listen(config: &Config) -> anyhow::Result<Listeners> {
         None => None,
         Some(address) => {
             let listener = bind(address, "--https")?;
-            Some((listener, Tls::load(tls_source(config, address.ip()))?))
+            let tls = Tls::load(tls_source(config, address.ip()))?;
+            let tls = match &config.acme {
+                Some(acme) => tls.with_acme(acme, &config.data_dir),
+                None => tls,
+            };
+            Some((listener, tls))
         }
     };
-    Ok(Listeners { http, https, admin })
+    Ok(Listeners {
+        http,
+        https,
+        admin,
+        names: names::bind(config).await?,
+        challenges: challenge_listener(config),
+    })
+}
+
+/// Without it no certificate is issued, which is no reason not to start.
+fn challenge_listener(config: &Config) -> Option<TcpListener> {
+    let address = config.acme.as_ref()?.http?;
+    match bind(address, "--acme-http") {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(
+                error,
+                "an ACME server's questions are answered on --listen alone"
+            );
+            None
+        }
+    }
 }
 
 fn tls_source(config: &Config, listening_on: IpAddr) -> tls::Source {
@@ -201,6 +229,7 @@ fn tls_source(config: &Config, listening_on: IpAddr) -> tls::Source {
 /// The addresses for clients, now that the real ports are known.
 fn endpoints(config: &Config, listeners: &Listeners) -> anyhow::Result<Endpoints> {
     let addresses = listeners.addresses()?;
+    let challenge = config.acme.as_ref().map(|acme| acme.challenge);
     Ok(Endpoints {
         http: addresses.http,
         https: addresses.https,
@@ -208,6 +237,8 @@ fn endpoints(config: &Config, listeners: &Listeners) -> anyhow::Result<Endpoints
         trust: config
             .https
             .and_then(|https| tls::trust_files(&tls_source(config, https.ip()))),
+        needs_local_ca: config.own_certificate.is_none() && challenge != Some(AcmeChallenge::Dns01),
+        only_two_names: challenge == Some(AcmeChallenge::Http01),
     })
 }
 
@@ -240,6 +271,9 @@ fn announce(
         }
         // Without a server, what fills the disk could not be removed.
         tracing::warn!(%error, "{} was not written and may be out of date", path.display());
+    }
+    if let Err(error) = names::write(config, endpoints, listeners.addresses()?.dns) {
+        tracing::warn!(%error, "`soulbox trust` will not find what it needs");
     }
     print_quick_start(dir, endpoints, listeners.addresses()?.admin);
     Ok(())

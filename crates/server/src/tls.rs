@@ -5,7 +5,9 @@
 
 mod authority;
 mod bundle;
+mod certificates;
 mod reloading;
+mod renewal;
 
 use std::{
     net::IpAddr,
@@ -22,6 +24,8 @@ use rustls::{
 };
 
 use self::reloading::Reloading;
+pub(crate) use self::{certificates::Certificates, renewal::Renewal};
+use crate::AcmeConfig;
 
 /// Renewed certificates (ours or the operator's) are picked up without a restart.
 const RELOAD_EVERY: Duration = Duration::from_hours(1);
@@ -46,7 +50,8 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ServerConfig>,
-    certificate: Arc<Reloading>,
+    pub(crate) certificates: Arc<Certificates>,
+    pub(crate) renewal: Option<Renewal>,
     source: Source,
 }
 
@@ -54,13 +59,23 @@ impl Tls {
     pub(crate) fn load(source: Source) -> anyhow::Result<Self> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let (certificate, key) = source.files()?;
-        let certificate = Arc::new(Reloading::load(&provider, &certificate, &key)?);
-        let config = server_config(provider, Arc::clone(&certificate))?;
+        let usual = Reloading::load(&provider, &certificate, &key, source.authority())?;
+        let certificates = Arc::new(Certificates::new(usual));
+        let config = server_config(provider, Arc::clone(&certificates))?;
         Ok(Self {
             config: Arc::new(config),
-            certificate,
+            certificates,
+            renewal: None,
             source,
         })
+    }
+
+    /// And one of an ACME server, for the names that it gives one for.
+    #[must_use]
+    pub(crate) fn with_acme(mut self, config: &AcmeConfig, data_dir: &Path) -> Self {
+        let certificates = Arc::clone(&self.certificates);
+        self.renewal = Some(Renewal::new(config, data_dir, certificates));
+        self
     }
 
     /// Runs for ever. A renewal that fails keeps the old certificate.
@@ -70,10 +85,11 @@ impl Tls {
         loop {
             tick.tick().await;
             let source = self.source.clone();
-            let certificate = Arc::clone(&self.certificate);
+            let certificates = Arc::clone(&self.certificates);
             let reload = tokio::task::spawn_blocking(move || {
                 let (chain, key) = source.files()?;
-                certificate.reload(&aws_lc_rs::default_provider(), &chain, &key)
+                let provider = aws_lc_rs::default_provider();
+                certificates.usual.reload(&provider, &chain, &key)
             });
             match reload.await {
                 Ok(Ok(())) => {}
@@ -87,6 +103,13 @@ impl Tls {
 }
 
 impl Source {
+    fn authority(&self) -> Option<PathBuf> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Local { dir, .. } => Some(dir.join(authority::CA)),
+        }
+    }
+
     /// The certificate's chain and key, made or renewed when they are ours.
     fn files(&self) -> anyhow::Result<(PathBuf, PathBuf)> {
         match self {
@@ -106,12 +129,12 @@ impl Source {
 
 fn server_config(
     provider: Arc<CryptoProvider>,
-    certificate: Arc<Reloading>,
+    certificates: Arc<Certificates>,
 ) -> anyhow::Result<ServerConfig> {
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_cert_resolver(certificate);
+        .with_cert_resolver(certificates);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.session_storage = ServerSessionMemoryCache::new(REMEMBERED_SESSIONS);
     config.ticketer = aws_lc_rs::Ticketer::new()?;

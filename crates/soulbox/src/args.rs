@@ -19,6 +19,7 @@ mod disk;
 mod files;
 mod kept;
 mod keys;
+mod login;
 mod observe;
 mod pause;
 mod process;
@@ -26,6 +27,7 @@ mod reach;
 mod recover;
 mod ssh;
 mod template;
+mod trust;
 mod values;
 
 pub(crate) use bench::BenchArgs;
@@ -40,6 +42,7 @@ pub(crate) use kept::{
     VolumeInspectArgs, VolumeListArgs, VolumeRemoveArgs,
 };
 pub(crate) use keys::{KeyCommand, Offline};
+pub(crate) use login::{ContextCommand, LoginArgs, LogoutArgs};
 pub(crate) use observe::{
     EventsArgs, InspectArgs, ListArgs, LogsArgs, ProcessesArgs, StatsArgs, TopArgs, WaitArgs,
 };
@@ -53,6 +56,8 @@ pub(crate) use template::{
     TemplateCommand, TemplateInspectArgs, TemplateListArgs, TemplateLogsArgs, TemplateRemoveArgs,
     TemplateTagArgs,
 };
+
+pub(crate) use trust::{TrustArgs, TrustPart};
 
 /// SoulBox: sandboxes for code that you do not trust, on your own machine.
 #[derive(Debug, Parser)]
@@ -76,8 +81,9 @@ Exit codes:
   other    run, exec, shell, attach: the command's own exit code
 
 Settings are looked for in this order: --api-url, --api-key; with --data-dir the `env` file that
-`soulbox serve` writes into that folder, and nothing else; SOULBOX_API_URL, SOULBOX_API_KEY;
-E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL, E2B_DOMAIN; the `env` file in SOULBOX_DATA_DIR, else in
+`soulbox serve` writes into that folder, or with --context what `soulbox login` kept, and nothing else;
+SOULBOX_API_URL, SOULBOX_API_KEY; SOULBOX_CONTEXT; E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL,
+E2B_DOMAIN; the `env` file in SOULBOX_DATA_DIR; the current context; the `env` file in
 /var/lib/soulbox. On the server's machine nothing needs to be set. SSL_CERT_FILE adds root
 certificates.";
 
@@ -103,7 +109,15 @@ Examples:
   soulbox dns
   soulbox dns --listen 127.0.0.1:53 --domain sbx.test")]
     Dns(soulbox_server::DnsArgs),
+    Trust(TrustArgs),
     Doctor(DoctorArgs),
+    Login(LoginArgs),
+    Logout(LogoutArgs),
+    /// Choose among the servers that you have logged in to
+    Context {
+        #[command(subcommand)]
+        command: ContextCommand,
+    },
     Run(RunArgs),
     Create(NewSandboxArgs),
     #[command(visible_alias = "list")]
@@ -208,6 +222,15 @@ pub(crate) struct ServerArgs {
     // SOULBOX_DATA_DIR is left to the client: only the flag wins over the environment.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// A server that you have logged in to (`soulbox login`): address and key are its own
+    // Builds have a positional argument of this name.
+    #[arg(
+        id = "server_context",
+        long = "context",
+        value_name = "NAME",
+        conflicts_with_all = ["api_url", "api_key", "data_dir"]
+    )]
+    pub context: Option<String>,
 }
 
 #[expect(

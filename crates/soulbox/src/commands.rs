@@ -21,6 +21,7 @@ mod inspect;
 mod key;
 mod kill;
 mod lifetime;
+mod login;
 mod logs;
 mod ls;
 mod pause;
@@ -37,6 +38,7 @@ mod stats;
 mod template;
 mod timeout;
 mod top;
+mod trust;
 mod url;
 mod version;
 mod volume;
@@ -68,6 +70,10 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
     let result = match command {
         Command::Serve(args) => server::serve(*args, service_manager).await,
         Command::Dns(args) => server::dns(args).await,
+        Command::Trust(args) => trust::run(args).await,
+        Command::Login(args) => login::login(&args).await,
+        Command::Logout(args) => login::logout(&args),
+        Command::Context { command } => login::context(&command),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Run(args) => run::run(&args).await,
         Command::Create(args) => create::run(&args).await,

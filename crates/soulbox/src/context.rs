@@ -24,6 +24,7 @@ pub(crate) struct Server {
     pub client: Client,
     /// Of the control plane, and of traffic into sandboxes.
     addresses: (BaseUrl, BaseUrl),
+    ca: Option<PathBuf>,
     key: Secret,
     key_source: Source,
 }
@@ -31,9 +32,13 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn connect(args: &ServerArgs) -> Result<Self> {
         let config = Config::resolve(&flags(args), variable)?;
-        let extra_roots = variable("SSL_CERT_FILE").map(PathBuf::from);
+        let extra_roots = config
+            .ca
+            .clone()
+            .or_else(|| variable("SSL_CERT_FILE").map(PathBuf::from));
         Ok(Self {
             client: Client::new(&config, extra_roots),
+            ca: config.ca,
             addresses: (config.api_url, config.sandbox_url),
             key: config.api_key,
             key_source: config.key_source,
@@ -138,12 +143,16 @@ impl Server {
     }
 
     /// For another of our programs, which is to speak with the same server.
-    pub(crate) fn environment(&self) -> [(&'static str, String); 3] {
-        [
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut set = vec![
             ("SOULBOX_API_URL", self.addresses.0.to_string()),
             ("SOULBOX_SANDBOX_URL", self.addresses.1.to_string()),
             ("SOULBOX_API_KEY", self.key.expose().to_owned()),
-        ]
+        ];
+        if let Some(ca) = &self.ca {
+            set.push(("SSL_CERT_FILE", ca.to_string_lossy().into_owned()));
+        }
+        set
     }
 
     /// Whether this is the key that we show: as sure as its mask is.
@@ -180,6 +189,7 @@ pub(crate) fn flags(args: &ServerArgs) -> Flags {
         api_url: args.api_url.clone(),
         api_key: args.api_key.clone(),
         data_dir: args.data_dir.clone(),
+        context: args.context.clone(),
     }
 }
 
@@ -318,6 +328,7 @@ mod tests {
             api_url: Some("http://127.0.0.1:1".to_owned()),
             api_key: Some(Secret::new("e2b_ab00cdef")),
             data_dir: None,
+            context: None,
         };
         let server = Server::connect(&args).unwrap();
         let mask = |first: &str, last: &str| KeyMask {

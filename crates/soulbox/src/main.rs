@@ -8,7 +8,8 @@
 //! - `attach`: a process's output, input and exit code, passed through
 //! - `stack`: a limit that would end this program without a word
 //! - `suggest`: what was probably meant
-//! - `terminal`, `interrupts`, `output`, `report`, `status_line`: the user's side
+//! - `ask`: questions to the user, and keys
+//! - `terminal`, `interrupts`, `output`, `report`, `status_line`, `words`: the user's side
 
 use std::{process::ExitCode, time::Duration};
 
@@ -19,6 +20,7 @@ use soulbox_doctor::PROBE_COMMAND;
 use crate::commands::TRIAL_COMMAND;
 
 mod args;
+mod ask;
 mod attach;
 mod commands;
 mod context;

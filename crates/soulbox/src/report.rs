@@ -120,6 +120,9 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
         if let Some(error) = cause.downcast_ref::<soulbox_client::Error>() {
             return error.hint().map(str::to_owned);
         }
+        if let Some(error) = cause.downcast_ref::<soulbox_trust::Error>() {
+            return error.hint().map(str::to_owned);
+        }
         cause
             .downcast_ref::<ConfigError>()
             .map(|error| error.hint().to_owned())

@@ -31,6 +31,12 @@ impl Client {
     }
 
     /// The newest ones, running and paused, up to `limit` (at most 100).
+    /// Whether there is a server, and one that we trust. It needs no key.
+    pub async fn health(&self) -> Result<()> {
+        let health = self.call(Method::GET, "/health", None, "health", CALL_LIMIT);
+        health.await.map(drop)
+    }
+
     pub async fn list_newest(&self, limit: u32) -> Result<Vec<ListedSandbox>> {
         let path = format!("/v2/sandboxes?limit={limit}");
         self.get(&path, "listing the sandboxes").await

@@ -159,7 +159,7 @@ fn a_named_folder_without_a_server_is_an_error_whatever_the_environment_has() {
     let with_key = |data_dir: &Path| Flags {
         api_key: Some(Secret::new("e2b_flag")),
         data_dir: Some(data_dir.to_owned()),
-        api_url: None,
+        ..Flags::default()
     };
     for wrong in [flags(&folder), with_key(folder.path()), with_key(&missing)] {
         let error = Config::resolve(&wrong, another_server()).unwrap_err();
@@ -193,4 +193,115 @@ fn a_wrong_address_says_where_it_came_from() {
     let environment = variables([("E2B_API_URL", "localhost:3000"), ("E2B_API_KEY", "k")]);
     let error = Config::resolve(&Flags::default(), environment).unwrap_err();
     assert_eq!(error.to_string(), "the address from E2B_API_URL is wrong");
+}
+
+fn home_with(current: Option<&str>) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let context = |url: &str, ca: Option<&str>| crate::contexts::Context {
+        api_url: url.to_owned(),
+        sandbox_url: None,
+        api_key: Secret::new(format!("e2b_of_{url}")),
+        ca: ca.map(str::to_owned),
+    };
+    let contexts = Contexts {
+        current: current.map(str::to_owned),
+        contexts: [
+            (
+                "one".to_owned(),
+                context("https://api.one.example", Some("PEM")),
+            ),
+            ("two".to_owned(), context("https://api.two.example", None)),
+        ]
+        .into(),
+    };
+    contexts.save(&home.path().join(".config/soulbox")).unwrap();
+    home
+}
+
+fn at_home(
+    home: &tempfile::TempDir,
+    set: &[(&'static str, &'static str)],
+) -> impl Fn(&str) -> Option<String> {
+    let (home, set) = (home.path().to_str().unwrap().to_owned(), set.to_vec());
+    move |name| match name {
+        "HOME" => Some(home.clone()),
+        other => set
+            .iter()
+            .find(|(n, _)| *n == other)
+            .map(|(_, value)| (*value).to_owned()),
+    }
+}
+
+#[test]
+fn a_context_counts_as_a_whole_and_after_what_is_said_more_clearly() {
+    let home = home_with(Some("one"));
+    let resolved = |flags: &Flags, set: &[(&'static str, &'static str)]| {
+        let config = Config::resolve(flags, at_home(&home, set)).unwrap();
+        (
+            config.api_url.to_string(),
+            config.api_key.expose().to_owned(),
+        )
+    };
+    let one = (
+        "https://api.one.example".to_owned(),
+        "e2b_of_https://api.one.example".to_owned(),
+    );
+    let two = (
+        "https://api.two.example".to_owned(),
+        "e2b_of_https://api.two.example".to_owned(),
+    );
+    let none = Flags::default();
+    assert_eq!(resolved(&none, &[]), one);
+    assert_eq!(resolved(&none, &[("SOULBOX_CONTEXT", "two")]), two);
+    // E2B's variables lie around; our own variable for a context does not.
+    let vendor = ("E2B_API_KEY", "e2b_vendor");
+    assert_eq!(resolved(&none, &[("SOULBOX_CONTEXT", "two"), vendor]), two);
+    assert_eq!(resolved(&none, &[vendor]).1, "e2b_vendor");
+    let ours = [
+        ("SOULBOX_API_KEY", "e2b_ours"),
+        ("SOULBOX_API_URL", "http://127.0.0.1:1"),
+        ("SOULBOX_CONTEXT", "two"),
+    ];
+    assert_eq!(resolved(&none, &ours).1, "e2b_ours");
+    let flag = Flags {
+        context: Some("two".to_owned()),
+        ..Flags::default()
+    };
+    assert_eq!(resolved(&flag, &ours), two);
+}
+
+#[test]
+fn a_contexts_key_never_goes_to_another_address() {
+    let home = home_with(Some("one"));
+    let flags = Flags {
+        api_url: Some("http://10.0.0.1:3000".to_owned()),
+        ..Flags::default()
+    };
+    let variable = [("E2B_API_URL", "http://10.0.0.1:3000")];
+    // Where this machine has a server, its key is found instead.
+    let by_variable = Config::resolve(&Flags::default(), at_home(&home, &variable));
+    let by_flag = Config::resolve(&flags, at_home(&home, &[]));
+    for config in [by_variable, by_flag].into_iter().flatten() {
+        assert!(!config.api_key.expose().contains("example"));
+    }
+}
+
+#[test]
+fn a_context_brings_its_authority_and_an_unknown_one_is_refused() {
+    let home = home_with(None);
+    let named = |name: &str| Flags {
+        context: Some(name.to_owned()),
+        ..Flags::default()
+    };
+    let one = Config::resolve(&named("one"), at_home(&home, &[])).unwrap();
+    assert_eq!(std::fs::read_to_string(one.ca.unwrap()).unwrap(), "PEM");
+    assert_eq!(one.key_source.to_string(), "the context one");
+    assert_eq!(
+        Config::resolve(&named("two"), at_home(&home, &[]))
+            .unwrap()
+            .ca,
+        None
+    );
+    let refused = Config::resolve(&named("three"), at_home(&home, &[])).unwrap_err();
+    assert!(refused.to_string().contains("three") && refused.hint().contains("context ls"));
 }

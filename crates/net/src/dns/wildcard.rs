@@ -23,8 +23,44 @@ const LARGEST_QUERY: usize = 4096;
 /// The UDP payload size that we advertise to clients.
 const UDP_PAYLOAD: u16 = 1232;
 
-/// Answers for `domain` and all names under it until `shutdown` completes; refuses other names.
-/// `bound` gets the address as soon as queries are accepted.
+/// A name server for one domain, bound and not yet answering.
+#[derive(Debug)]
+pub struct WildcardDns {
+    udp: UdpSocket,
+    tcp: TcpListener,
+    zone: Arc<Zone>,
+}
+
+impl WildcardDns {
+    /// It will answer for `domain` and all names under it, and refuse other names.
+    pub async fn bind(listen: SocketAddr, domain: &str, answer: IpAddr) -> io::Result<Self> {
+        let mut domain = Name::from_ascii(domain)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        domain.set_fqdn(true);
+        let udp = UdpSocket::bind(listen).await?;
+        // With port 0, both on the port that was given to the first.
+        let tcp = TcpListener::bind(udp.local_addr()?).await?;
+        Ok(Self {
+            udp,
+            tcp,
+            zone: Arc::new(Zone { domain, answer }),
+        })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.udp.local_addr()
+    }
+
+    /// For ever.
+    pub async fn serve(self) {
+        tokio::join!(
+            serve_udp(&self.udp, &self.zone),
+            serve_tcp(&self.tcp, &self.zone)
+        );
+    }
+}
+
+/// Answers until `shutdown` completes. `bound` gets the address as soon as queries are accepted.
 pub async fn wildcard_dns(
     listen: SocketAddr,
     domain: &str,
@@ -32,19 +68,12 @@ pub async fn wildcard_dns(
     bound: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let mut domain = Name::from_ascii(domain)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
-    domain.set_fqdn(true);
-    let zone = Arc::new(Zone { domain, answer });
-    let udp = UdpSocket::bind(listen).await?;
-    // With port 0, both on the port that was given to the first.
-    let address = udp.local_addr()?;
-    let tcp = TcpListener::bind(address).await?;
-    tracing::info!(%address, domain = %zone.domain, "answering names");
+    let server = WildcardDns::bind(listen, domain, answer).await?;
+    let address = server.address()?;
+    tracing::info!(%address, domain, "answering names");
     bound(address);
-    let both = async { tokio::join!(serve_udp(&udp, &zone), serve_tcp(&tcp, &zone)) };
     tokio::select! {
-        _ = both => {}
+        () = server.serve() => {}
         () = shutdown => {}
     }
     Ok(())

@@ -68,6 +68,8 @@ fn world_with(limits: ConnectionLimits) -> World {
         http: bind(any, "--listen").unwrap(),
         https: Some((bind(any, "--https").unwrap(), Tls::load(source).unwrap())),
         admin: Some(bind(any, "--admin").unwrap()),
+        names: None,
+        challenges: None,
     };
     let addresses = listeners.addresses().unwrap();
     let node = Arc::new(MemoryNode::default());

@@ -1,18 +1,22 @@
 //! The certificate in use, which can be exchanged while connections come in.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use anyhow::{Context, bail};
 use parking_lot::RwLock;
-use rustls::{
-    crypto::CryptoProvider,
-    server::{ClientHello, ResolvesServerCert},
-    sign::CertifiedKey,
-};
+use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 pub(super) struct Reloading {
     current: RwLock<Arc<CertifiedKey>>,
+    /// Sent behind the chain: so that a client that meets it for the first time can be shown what to
+    /// trust.
+    authority: Option<PathBuf>,
 }
 
 impl fmt::Debug for Reloading {
@@ -26,10 +30,24 @@ impl Reloading {
         provider: &CryptoProvider,
         chain: &Path,
         key: &Path,
+        authority: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
+        let read = read(provider, chain, key, authority.as_deref())?;
         Ok(Self {
-            current: RwLock::new(Arc::new(read(provider, chain, key)?)),
+            current: RwLock::new(Arc::new(read)),
+            authority,
         })
+    }
+
+    pub(super) fn current(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// By the certificate's own words.
+    pub(super) fn until(&self) -> Option<SystemTime> {
+        let current = self.current();
+        let issued = soulbox_acme::Issued::of_der(current.cert.first()?);
+        issued.ok().map(|issued| issued.until)
     }
 
     pub(super) fn reload(
@@ -38,7 +56,7 @@ impl Reloading {
         chain: &Path,
         key: &Path,
     ) -> anyhow::Result<()> {
-        let fresh = read(provider, chain, key)?;
+        let fresh = read(provider, chain, key, self.authority.as_deref())?;
         let same = self.current.read().cert == fresh.cert;
         if !same {
             *self.current.write() = Arc::new(fresh);
@@ -48,20 +66,24 @@ impl Reloading {
     }
 }
 
-impl ResolvesServerCert for Reloading {
-    fn resolve(&self, _client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read()))
-    }
-}
-
-fn read(provider: &CryptoProvider, chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
+pub(super) fn read(
+    provider: &CryptoProvider,
+    chain: &Path,
+    key: &Path,
+    authority: Option<&Path>,
+) -> anyhow::Result<CertifiedKey> {
     let read_chain = || format!("could not read the TLS certificate {}", chain.display());
-    let certificates = CertificateDer::pem_file_iter(chain)
+    let mut certificates = CertificateDer::pem_file_iter(chain)
         .with_context(read_chain)?
         .collect::<Result<Vec<_>, _>>()
         .with_context(read_chain)?;
     if certificates.is_empty() {
         bail!("{} holds no certificate in PEM format", chain.display());
+    }
+    if let Some(authority) = authority {
+        let certificate = CertificateDer::from_pem_file(authority);
+        let told = || format!("could not read the certificate {}", authority.display());
+        certificates.push(certificate.with_context(told)?);
     }
     let private = PrivateKeyDer::from_pem_file(key)
         .with_context(|| format!("could not read the TLS key {}", key.display()))?;

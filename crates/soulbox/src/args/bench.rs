@@ -107,7 +107,7 @@ impl From<DockerArg> for DockerChoice {
 impl BenchArgs {
     /// An address is always that of a running server.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.running || self.server.api_url.is_some()
+        self.running || self.server.api_url.is_some() || self.server.context.is_some()
     }
 
     /// Changes what was named.

@@ -36,6 +36,7 @@ fn a_bench_takes_suites_sizes_and_options_for_its_server() {
                 api_url: Some("http://127.0.0.1:1".to_owned()),
                 api_key: Some(Secret::new("e2b_x")),
                 data_dir: None,
+                context: None,
             },
             |_| None,
         )

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use soulbox_client::contexts::user_folder;
 use soulbox_ssh::{HostKey, Sandbox};
 use tokio::io::{join, stdin, stdout};
 
@@ -107,12 +108,8 @@ pub(super) async fn config(args: &SshConfigArgs) -> Result<u8> {
 
 /// Where this user's settings of ours are.
 fn folder() -> Result<PathBuf> {
-    let folder = variable("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".config")));
-    match folder {
-        Some(folder) => Ok(folder.join("soulbox")),
+    match user_folder(variable) {
+        Some(folder) => Ok(folder),
         None => Err(advice(
             "there is no place for the host key: HOME is not set",
             "set HOME or XDG_CONFIG_HOME",
@@ -130,6 +127,9 @@ fn settings(folder: &Path, server: &ServerArgs) -> Result<Vec<(&'static str, Str
     if let Some(data) = &server.data_dir {
         let data = std::path::absolute(data)?;
         command.extend(["--data-dir".to_owned(), quoted(text(&data)?)]);
+    }
+    if let Some(name) = &server.context {
+        command.extend(["--context".to_owned(), quoted(name)]);
     }
     // What was written on the command line, which ssh does not change, nor check in old versions: a
     // link to `soulbox-$(…)` must not become a command.
@@ -171,6 +171,7 @@ mod tests {
             api_url: Some("http://127.0.0.1:3000".to_owned()),
             api_key: Some(soulbox_types::Secret::new("e2b_00ff")),
             data_dir: Some("/srv/x".into()),
+            context: None,
         };
         let settings = settings(Path::new("/home/u/.config/soulbox"), &server).unwrap();
         let (_, command) = &settings[0];
