@@ -10,6 +10,7 @@ use soulbox_types::Secret;
 mod bench;
 mod create;
 mod files;
+mod install;
 mod keys;
 mod observe;
 mod pause;
@@ -23,6 +24,7 @@ mod values;
 pub(crate) use bench::BenchArgs;
 pub(crate) use create::CreateArgs;
 pub(crate) use files::{CopyArgs, CopyPath};
+pub(crate) use install::{InstallArgs, ManArgs, PlaceArgs, UninstallArgs};
 pub(crate) use keys::{KeyCommand, Offline};
 pub(crate) use observe::{ListArgs, LogsArgs, ProcessesArgs, StatsArgs};
 pub(crate) use pause::{PauseArgs, ResumeArgs};
@@ -123,7 +125,10 @@ Examples:
     /// The server of a bench
     #[command(name = soulbox_bench::SERVER_COMMAND, hide = true)]
     BenchServer(Box<soulbox_server::ServeArgs>),
+    Install(InstallArgs),
+    Uninstall(UninstallArgs),
     Completions(CompletionsArgs),
+    Man(ManArgs),
     Version(VersionArgs),
 }
 
@@ -225,7 +230,8 @@ pub(crate) struct DoctorArgs {
 Examples:
   soulbox kill i3k4                  # ids may be shortened while they are unique
   soulbox kill $(soulbox ls -q)
-  soulbox kill --all")]
+  soulbox kill --all
+  sudo soulbox kill --all --offline  # of every key, after the server was stopped for good")]
 #[command(override_usage = "\
 soulbox kill [OPTIONS] SANDBOX...
        soulbox kill [OPTIONS] --all")]
@@ -236,6 +242,10 @@ pub(crate) struct KillArgs {
     /// All sandboxes of this API key's tenant
     #[arg(long, conflicts_with = "sandboxes")]
     pub all: bool,
+    /// With --all: those of every key, straight in the data folder of a server that does not run,
+    /// with all that it has left on this machine
+    #[arg(long, requires = "all", conflicts_with_all = ["api_url", "api_key"])]
+    pub offline: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -13,11 +13,13 @@ mod cp;
 mod doctor;
 mod exec;
 mod forward;
+mod install;
 mod key;
 mod kill;
 mod lifetime;
 mod logs;
 mod ls;
+mod man;
 mod pause;
 mod ps;
 mod recover;
@@ -64,7 +66,10 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Key { command } => key::run(&command).await,
         Command::Bench(args) => bench::run(&args).await,
         Command::BenchServer(args) => bench::serve(*args).await,
+        Command::Install(args) => install::install(args).await,
+        Command::Uninstall(args) => install::uninstall(args).await,
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Version(args) => version::run(&args),
     };
     match result {

@@ -1,9 +1,11 @@
 use anyhow::Result;
 use futures_util::{StreamExt, stream};
+use soulbox_client::config::data_dir;
+use soulbox_server::OfflineFolder;
 
 use crate::{
     args::KillArgs,
-    context::Server,
+    context::{Server, flags, variable},
     output,
     report::{self, warning},
 };
@@ -11,6 +13,9 @@ use crate::{
 const AT_ONCE: usize = 8;
 
 pub(super) async fn run(args: &KillArgs) -> Result<u8> {
+    if args.offline {
+        return end_all_offline(args).await;
+    }
     let server = Server::connect(&args.server)?;
     let mut failed = false;
     let mut ids = Vec::new();
@@ -42,4 +47,13 @@ pub(super) async fn run(args: &KillArgs) -> Result<u8> {
         }
     }
     Ok(u8::from(failed))
+}
+
+/// Without a server nobody ends them at their deadline.
+async fn end_all_offline(args: &KillArgs) -> Result<u8> {
+    let folder = data_dir(&flags(&args.server), variable);
+    if let Some(folder) = OfflineFolder::open(&folder)? {
+        folder.end_sandboxes().await?;
+    }
+    Ok(0)
 }
