@@ -86,7 +86,7 @@ class Root:
 
     def command(self, *words: str) -> list[str]:
         return [
-            "nsenter", f"--target={self._pid}", "--mount", "--pid", "--root", "--wd=/",
+            "nsenter", f"--target={self._pid}", "--mount", "--pid", "--root", "--wd",
             "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
             "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", *words,
         ]  # fmt: skip

@@ -69,7 +69,8 @@ class Serving:
         """The process started, or the one below it that is the server."""
         assert self.process is not None
         pid = self.process.pid
-        while os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")) != "soulbox":
+        # Its file may have been removed, or renamed, since.
+        while not os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("soulbox"):
             pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
         return pid
 

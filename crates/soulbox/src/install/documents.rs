@@ -36,18 +36,18 @@ pub(crate) fn completions(shell: Shell) -> Vec<u8> {
 
 /// `soulbox.1`, and one for every command below it that is shown to users.
 pub(crate) fn man_pages() -> Result<Vec<(String, Vec<u8>)>> {
-    let mut command = without_values(Cli::command());
+    let mut command = without_help(Cli::command());
     command.build();
     let mut pages = Vec::new();
     render(&command, "", &mut pages)?;
     Ok(pages)
 }
 
-/// What variables are set to here belongs in no page.
-fn without_values(command: Command) -> Command {
+/// `soulbox help` has no page: each page is that.
+fn without_help(command: Command) -> Command {
     command
-        .mut_args(|argument| argument.hide_env_values(true))
-        .mut_subcommands(without_values)
+        .disable_help_subcommand(true)
+        .mut_subcommands(without_help)
 }
 
 fn render(command: &Command, above: &str, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
@@ -60,7 +60,7 @@ fn render(command: &Command, above: &str, pages: &mut Vec<(String, Vec<u8>)>) ->
         .render(&mut page)?;
     pages.push((format!("{name}.1"), page));
     for below in command.get_subcommands() {
-        if !below.is_hide_set() && below.get_name() != "help" {
+        if !below.is_hide_set() {
             render(below, &format!("{name}-"), pages)?;
         }
     }
@@ -104,6 +104,6 @@ mod tests {
         assert!(page("soulbox-serve.1").contains("SOULBOX_DATA_DIR"));
         assert!(page("soulbox-template-build.1").contains("soulbox\\-template\\-build"));
         assert!(pages.iter().all(|(name, _)| !name.contains("bench-server")));
-        assert!(pages.iter().all(|(name, _)| !name.contains("-help")));
+        assert!(!page("soulbox.1").contains("soulbox\\-help"));
     }
 }
