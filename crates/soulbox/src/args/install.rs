@@ -31,7 +31,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, conflicts_with = "no_start")]
     pub rollback: bool,
     /// With --rollback: also the database as it was before the last upgrade, when the older program
-    /// refuses the newer one. What was recorded since is forgotten, sandboxes made since are ended
+    /// refuses the newer one. Keys, templates and snapshots made since are forgotten; sandboxes are not
     #[arg(long, requires = "rollback")]
     pub with_database: bool,
 }
