@@ -1,4 +1,4 @@
-"""As a unit of systemd, as the README shows it."""
+"""As a unit of systemd."""
 
 import pytest
 
