@@ -1,4 +1,4 @@
-"""As a unit of systemd, as docs/requirements.md shows it."""
+"""As a unit of systemd."""
 
 import pytest
 

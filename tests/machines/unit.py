@@ -1,6 +1,4 @@
-"""`soulbox serve` as a unit of systemd: the one that docs/requirements.md shows."""
-
-import re
+"""`soulbox serve` as a unit of systemd: the one of the packages, `packaging/soulbox.service`."""
 
 from machines.machine import Machine
 from machines.serving import HEALTH, START_WITHIN, STOP_WITHIN, Serving
@@ -10,8 +8,8 @@ FILE = "/etc/systemd/system/soulbox.service"
 
 
 def content(lines: str) -> str:
-    shown = re.search(r"```ini\n(.*?)```", (PROJECT / "docs" / "requirements.md").read_text(), re.DOTALL)
-    return shown[1].replace("[Service]\n", f"[Service]\n{lines}\n")
+    text = (PROJECT / "packaging/soulbox.service").read_text().replace("/usr/bin/soulbox", "/usr/local/bin/soulbox")
+    return text.replace("[Service]\n", f"[Service]\n{lines}\n")
 
 
 class Unit(Serving):

@@ -12,6 +12,7 @@
 //!   `request_body` keeps connections usable after early answers; `challenges`: an ACME server's questions
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
+//! - `offline`: what is done to a data folder while no server runs on it
 //! - `wiring`: assembles jail, node, store, control and api
 
 mod admin;
@@ -28,6 +29,7 @@ mod listen;
 mod logging;
 mod metrics;
 mod names;
+mod offline;
 mod open_files;
 mod own_limits;
 mod preflight;
@@ -49,6 +51,7 @@ pub use config::{
 };
 pub use dns::{DnsArgs, dns};
 pub use keys::{KeyStore, KeyStoreError, ListedKey};
+pub use offline::{OfflineFolder, keeps_sandboxes};
 pub use serve::{serve, shutdown_signal};
 pub use service_manager::{NOTIFY_SOCKET, ServiceManager};
 pub use trial::{find_addresses, try_sandbox};

@@ -17,6 +17,7 @@ mod copies;
 mod create;
 mod disk;
 mod files;
+mod install;
 mod kept;
 mod keys;
 mod login;
@@ -37,6 +38,7 @@ pub(crate) use copies::{
 pub(crate) use create::{CreateArgs, NewSandboxArgs};
 pub(crate) use disk::{DiskArgs, PruneArgs};
 pub(crate) use files::{CopyArgs, CopyPath};
+pub(crate) use install::{InstallArgs, ManArgs, PlaceArgs, UninstallArgs};
 pub(crate) use kept::{
     SecretCommand, SecretCreateArgs, SecretListArgs, SecretRemoveArgs, VolumeCommand,
     VolumeInspectArgs, VolumeListArgs, VolumeRemoveArgs,
@@ -178,7 +180,10 @@ Examples:
     /// The server of a bench
     #[command(name = soulbox_bench::SERVER_COMMAND, hide = true)]
     BenchServer(Box<soulbox_server::ServeArgs>),
+    Install(InstallArgs),
+    Uninstall(UninstallArgs),
     Completions(CompletionsArgs),
+    Man(ManArgs),
     Version(VersionArgs),
 }
 
@@ -303,7 +308,8 @@ pub(crate) struct DoctorArgs {
 Examples:
   soulbox kill i3k4                  # ids may be shortened while they are unique
   soulbox kill $(soulbox ls -q)
-  soulbox kill --all")]
+  soulbox kill --all
+  sudo soulbox kill --all --offline  # of every key, after the server was stopped for good")]
 #[command(override_usage = "\
 soulbox kill [OPTIONS] SANDBOX...
        soulbox kill [OPTIONS] --all")]
@@ -317,6 +323,10 @@ pub(crate) struct KillArgs {
     /// Accepted as `docker rm` has it: a running sandbox is always ended
     #[arg(short, long)]
     pub force: bool,
+    /// With --all: those of every key, straight in the data folder of a server that does not run,
+    /// with all that it has left on this machine
+    #[arg(long, requires = "all", conflicts_with_all = ["api_url", "api_key"])]
+    pub offline: bool,
     #[command(flatten)]
     pub server: ServerArgs,
 }

@@ -18,12 +18,14 @@ mod exec;
 mod fork;
 mod forward;
 mod inspect;
+mod install;
 mod key;
 mod kill;
 mod lifetime;
 mod login;
 mod logs;
 mod ls;
+mod man;
 mod pause;
 mod ps;
 mod recover;
@@ -110,7 +112,10 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Key { command } => key::run(&command).await,
         Command::Bench(args) => bench::run(&args).await,
         Command::BenchServer(args) => bench::serve(*args).await,
+        Command::Install(args) => install::install(args).await,
+        Command::Uninstall(args) => install::uninstall(args).await,
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Version(args) => version::run(&args),
     };
     match result {

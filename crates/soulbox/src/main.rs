@@ -4,6 +4,7 @@
 //! - `args`: everything that can be typed
 //! - `commands`: one file per command
 //! - `context`: the server and the sandbox that a command speaks of
+//! - `install`: this program as a service of this machine
 //! - `pack`: the files of a template's COPY steps
 //! - `attach`: a process's output, input and exit code, passed through
 //! - `stack`: a limit that would end this program without a word
@@ -24,6 +25,7 @@ mod ask;
 mod attach;
 mod commands;
 mod context;
+mod install;
 mod interrupts;
 mod option_names;
 mod output;

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes the machine as it was before SoulBox: checks must not depend on what others have left.
 systemctl stop 'soulbox*.service' 2> /dev/null
-rm -f /etc/systemd/system/soulbox*.service
+rm -f /etc/systemd/system/soulbox*.service /etc/systemd/system/multi-user.target.wants/soulbox*.service
+rm -rf /usr/local/lib/soulbox
 systemctl daemon-reload
 systemctl reset-failed
 pkill -KILL -x soulbox

@@ -1,14 +1,9 @@
 use anyhow::Result;
-use clap::CommandFactory;
 
-use crate::{
-    args::{Cli, CompletionsArgs},
-    output,
-};
+use crate::{args::CompletionsArgs, install::completions, output};
 
 pub(super) fn run(args: &CompletionsArgs) -> Result<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "soulbox", &mut script);
+    let script = completions(args.shell);
     output::text(String::from_utf8_lossy(&script).trim_end())?;
     Ok(0)
 }

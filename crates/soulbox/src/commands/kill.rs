@@ -1,9 +1,11 @@
 use anyhow::Result;
 use futures_util::{StreamExt, stream};
+use soulbox_client::config::data_dir;
+use soulbox_server::OfflineFolder;
 
 use crate::{
     args::KillArgs,
-    context::Server,
+    context::{Server, flags, variable},
     interrupts::unless_interrupted,
     output,
     report::{self, warning},
@@ -12,6 +14,9 @@ use crate::{
 const AT_ONCE: usize = 8;
 
 pub(super) async fn run(args: &KillArgs) -> Result<u8> {
+    if args.offline {
+        return end_all_offline(args).await;
+    }
     let server = Server::connect(&args.server)?;
     let mut failed = false;
     let mut ids = Vec::new();
@@ -47,4 +52,13 @@ pub(super) async fn run(args: &KillArgs) -> Result<u8> {
     };
     let leave = "those that are printed have ended, and the server goes on with up to 8 others";
     unless_interrupted(killing, leave).await?
+}
+
+/// Without a server nobody ends them at their deadline.
+async fn end_all_offline(args: &KillArgs) -> Result<u8> {
+    let folder = data_dir(&flags(&args.server), variable);
+    if let Some(folder) = OfflineFolder::open(&folder)? {
+        folder.end_sandboxes().await?;
+    }
+    Ok(0)
 }
