@@ -8,10 +8,9 @@ use anyhow::Context;
 pub struct DnsArgs {
     /// Where questions are answered, over UDP and TCP
     ///
-    /// Point the machine's resolver to it, for this domain only. systemd-resolved:
-    /// `resolvectl dns lo 127.0.0.1:5300; resolvectl domain lo '~sbx.localhost'`.
-    /// dnsmasq: `server=/sbx.localhost/127.0.0.1#5300`.
-    /// Without either: listen on 127.0.0.1:53 and put `nameserver 127.0.0.1` first in
+    /// `soulbox serve` answers its own names itself (--dns), and `soulbox trust` points the machine's
+    /// resolver to it: this is for machines without the server. dnsmasq:
+    /// `server=/sbx.localhost/127.0.0.1#5300`. Without it: listen on 127.0.0.1:53 and put `nameserver 127.0.0.1` first in
     /// /etc/resolv.conf (other names are refused, and the next server is asked).
     #[arg(
         long,

@@ -5,11 +5,11 @@ use std::io::{self, BufRead, IsTerminal, Read, Write};
 use anyhow::{Context, Result};
 use rustix::{
     stdio::stdin,
-    termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr},
+    termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr},
 };
 use soulbox_types::Secret;
 
-use crate::report::advice;
+use crate::{interrupts::Interrupts, report::advice, sandbox::Interrupted};
 
 const LONGEST: u64 = 4096;
 
@@ -26,22 +26,57 @@ pub(crate) fn yes(question: &str) -> Result<Option<bool>> {
 }
 
 /// Typed without an echo, or all of standard input when that is no terminal.
-pub(crate) fn key(question: &str) -> Result<Secret> {
-    let mut text = String::new();
-    if io::stdin().is_terminal() {
+pub(crate) async fn key(question: &str) -> Result<Secret> {
+    let silent = if io::stdin().is_terminal() {
+        let silent = Silent::begin()?;
         prompt(question)?;
+        Some(silent)
+    } else {
+        None
+    };
+    let is_typed = silent.is_some();
+    // A read cannot be interrupted; the thread ends with the program.
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        let mut input = io::stdin().lock().take(LONGEST);
+        if is_typed {
+            input.read_line(&mut text)?;
+        } else {
+            input.read_to_string(&mut text)?;
+        }
+        io::Result::Ok(text)
+    });
+    let mut interrupts = Interrupts::listen()?;
+    let text = tokio::select! {
+        text = reading => text??,
+        code = interrupts.next() => return Err(Interrupted(code).into()),
+    };
+    if silent.is_some() {
+        eprintln!();
+    }
+    checked(&text)
+}
+
+/// The terminal shows nothing of what is typed for as long as this lives.
+struct Silent {
+    before: Termios,
+}
+
+impl Silent {
+    fn begin() -> io::Result<Self> {
         let before = tcgetattr(stdin())?;
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         tcsetattr(stdin(), OptionalActions::Flush, &silent)?;
-        let read = io::stdin().lock().take(LONGEST).read_line(&mut text);
-        tcsetattr(stdin(), OptionalActions::Flush, &before)?;
-        eprintln!();
-        read?;
-    } else {
-        io::stdin().lock().take(LONGEST).read_to_string(&mut text)?;
+        Ok(Self { before })
     }
-    checked(&text)
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        tcsetattr(stdin(), OptionalActions::Flush, &self.before).ok();
+    }
 }
 
 pub(crate) fn key_from(path: &std::path::Path) -> Result<Secret> {

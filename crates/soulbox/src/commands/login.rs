@@ -46,7 +46,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<u8> {
     };
     let api_key = match &args.api_key_file {
         Some(path) => ask::key_from(path)?,
-        None => ask::key(&format!("API key for {url}: "))?,
+        None => ask::key(&format!("API key for {url}: ")).await?,
     };
     let context = Context {
         api_url: url.to_string(),
