@@ -10,7 +10,7 @@ use soulbox_outgoing::{Tls, collect_limited, connect_any, resolve};
 use tokio::time::timeout;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 /// A chain is a few kilobytes.
 const LARGEST_ANSWER: usize = 1 << 20;
 

@@ -201,7 +201,6 @@ impl Acme {
             }
             challenge.set_ready().await?;
         }
-        drop(authorizations);
         match order.poll_ready(&POLL).await? {
             OrderStatus::Ready => Ok(()),
             _ => Err(Error::Refused(refusals(order).await)),

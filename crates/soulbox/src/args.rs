@@ -83,7 +83,7 @@ Exit codes:
   other    run, exec, shell, attach: the command's own exit code
 
 Settings are looked for in this order: --api-url, --api-key; with --data-dir the `env` file that
-`soulbox serve` writes into that folder, or with --context what `soulbox login` kept, and nothing else;
+`soulbox serve` writes into that folder, with --context what `soulbox login` kept, and nothing else;
 SOULBOX_API_URL, SOULBOX_API_KEY; SOULBOX_CONTEXT; E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL,
 E2B_DOMAIN; the `env` file in SOULBOX_DATA_DIR; the current context; the `env` file in
 /var/lib/soulbox. On the server's machine nothing needs to be set. SSL_CERT_FILE adds root

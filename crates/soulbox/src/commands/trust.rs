@@ -120,13 +120,12 @@ fn server(args: &TrustArgs) -> Result<(Names, Option<String>)> {
     if args.dns.is_some() {
         names.dns = args.dns;
     }
-    let ca = match names.local_ca {
-        true => {
-            let path = folder.join("ca.pem");
-            let pem = std::fs::read_to_string(&path);
-            Some(pem.with_context(|| format!("cannot read {}", path.display()))?)
-        }
-        false => None,
+    let ca = if names.local_ca {
+        let path = folder.join("ca.pem");
+        let pem = std::fs::read_to_string(&path);
+        Some(pem.with_context(|| format!("cannot read {}", path.display()))?)
+    } else {
+        None
     };
     Ok((names, ca))
 }
