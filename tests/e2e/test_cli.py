@@ -148,10 +148,11 @@ def test_logs_tell_what_happened(cli, box):
 
 def test_of_a_sandbox_that_ended_the_whole_id_tells_when_and_why(cli, box):
     box.kill()
-    for command in (["logs", box.sandbox_id], ["exec", box.sandbox_id, "--", "true"]):
+    for command in (["inspect", box.sandbox_id], ["exec", box.sandbox_id, "--", "true"]):
         told = cli(*command)
         assert told.returncode != 0 and b"(ended at 2" in told.stderr and b", killed" in told.stderr
-    assert b"no sandbox whose id begins with" in cli("logs", box.sandbox_id[:12]).stderr
+    assert b"no sandbox whose id begins with" in cli("exec", box.sandbox_id[:12], "--", "true").stderr
+    assert b"sandbox ended (killed)" in cli("logs", box.sandbox_id[:12]).stdout
 
 
 def test_attach_replays_what_was_said_before(server, box):

@@ -54,7 +54,7 @@ class Census:
             nft_objects=objects,
             nft_elements=elements,
             sandbox_folders=count_entries(server.data / "sandboxes") if server else 0,
-            files=sum(len(files) for _, _, files in os.walk(server.data)) if server else 0,
+            files=count_files(server.data) if server else 0,
             descriptors=descriptors.kinds(server.pid, server.data) if alive else {},
             server_threads=len(os.listdir(f"/proc/{server.pid}/task")) if alive else 0,
         )
@@ -154,6 +154,12 @@ def cgroups(tag: str = "") -> list[str]:
         folders[:] = [each for each in folders if not each.startswith("soulbox-") or each.startswith(wanted)]
         found += [f"{top}/{each}" for each in folders if wanted in f"{top}/{each}"]
     return found
+
+
+def count_files(data: Path) -> int:
+    """Without the logs of ended sandboxes, which stay for a day and are bounded."""
+    walked = os.walk(data)
+    return sum(len(files) for folder, _, files in walked if Path(folder) != data / "ends" / "logs")
 
 
 def count_entries(folder: Path) -> int:

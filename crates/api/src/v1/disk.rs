@@ -43,7 +43,8 @@ pub(crate) struct Pruned {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+// A dry run that is misspelt must not become a real one.
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PruneBody {
     /// Only says what would be freed.
     #[serde(default)]

@@ -33,6 +33,8 @@ async fn a_dry_run_frees_nothing_and_a_prune_leaves_sandboxes() {
     let told = world.post("/v1/prune", &json!({ "dryRun": true })).await;
     assert_eq!(told.status, 200, "{}", told.text);
     assert_eq!(told.json["dryRun"], true);
+    let misspelt = world.post("/v1/prune", &json!({ "dryrun": true })).await;
+    assert_eq!(misspelt.status, 400, "{}", misspelt.text);
     let done = world.post("/v1/prune", &json!({})).await;
     assert_eq!(done.status, 200, "{}", done.text);
     assert_eq!(done.json["dryRun"], false);
