@@ -125,7 +125,9 @@ async fn of_what_no_user_knew_no_end_is_kept() {
     *machine.fail_creates.lock() = true;
     assert!(node.create(spec(LONG)).await.is_err());
     assert!(node.unrecorded_ends().await.is_empty());
-    assert_eq!(folders(&ends_dir(folder.path())), 0);
+    let ends = ends_dir(folder.path());
+    assert_eq!(folders(&ends), 1, "the folder of logs, and nothing else");
+    assert_eq!(folders(&ends.join("logs")), 0, "nor a log");
 }
 
 #[tokio::test]
