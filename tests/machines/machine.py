@@ -181,6 +181,13 @@ class Machine:
     def write(self, path: str, content: str) -> None:
         self.run(f"mkdir -p {shlex.quote(os.path.dirname(path))} && printf %s {shlex.quote(content)} > {shlex.quote(path)}")
 
+    def send(self, file: Path, path: str) -> None:
+        with open(file, "rb") as content:
+            done = subprocess.run(
+                self.ssh_command(f"cat > {shlex.quote(path)}"), stdin=content, capture_output=True, timeout=COMMAND_WITHIN
+            )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+
     def reboot(self) -> None:
         """As its owner would; the disks stay as they are."""
         before = self.run("cat /proc/sys/kernel/random/boot_id")

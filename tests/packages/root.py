@@ -22,7 +22,14 @@ KEPT_BY_DPKG = ("var/lib/dpkg/", "var/lib/apt/", "var/log/", "var/cache/", "etc/
 FIRST = """
 set -e
 mount --make-rprivate /
-mount --bind "$0" "$0"
+if [ -n "$2" ]; then
+    # As an image's layers are, with a volume for the data.
+    mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" overlay "$0"
+    mkdir -p "$0/var/lib/soulbox"
+    mount --bind "$2/volume" "$0/var/lib/soulbox"
+else
+    mount --bind "$0" "$0"
+fi
 mount --rbind /dev "$0/dev"
 mount --rbind /sys "$0/sys"
 mount -t proc proc "$0/proc"
@@ -56,16 +63,23 @@ def make(folder: Path, packages: list[str], log: Path) -> Path:
 
 
 class Root:
-    """`with Root(folder) as root`"""
+    """`with Root(folder) as root`. With `layers`, what is in it is that of a container: `folder` is never
+    written to, `layers` has what was changed, and a volume."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, layers: Path | None = None) -> None:
         self.folder = folder
+        self.layers = layers
         self._holder: subprocess.Popen | None = None
         self._pid = 0
 
     def __enter__(self) -> "Root":
+        words = [str(self.folder), "", ""]
+        if self.layers is not None:
+            for name in ("upper", "work", "volume", "merged"):
+                (self.layers / name).mkdir(exist_ok=True)
+            words = [str(self.layers / "merged"), str(self.folder), str(self.layers)]
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", FIRST, str(self.folder)],
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", FIRST, *words],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert self._holder.stdout is not None and self._holder.stderr is not None
@@ -105,8 +119,10 @@ class Root:
             )
 
     def take_in(self, file: Path) -> str:
-        shutil.copyfile(file, self.folder / "root" / file.name)
-        return f"/root/{file.name}"
+        target = f"/root/{file.name}"
+        with open(file, "rb") as content:
+            subprocess.run(self.command("sh", "-c", 'cat > "$0"', target), stdin=content, check=True, timeout=COMMAND_WITHIN)
+        return target
 
     def files(self) -> set[str]:
         """Everything that has a name, but what the package manager itself keeps."""

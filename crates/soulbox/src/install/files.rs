@@ -1,9 +1,6 @@
 //! Files that are installed and removed, each told, or only told.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
@@ -68,11 +65,19 @@ impl Files {
         }
         Ok(())
     }
+
+    /// One that is ours alone, with everything in it.
+    pub(super) fn remove_folder(self, path: &Path) -> Result<()> {
+        if self.dry_run || !path.exists() {
+            return Ok(());
+        }
+        fs::remove_dir_all(path).with_context(|| format!("could not remove {}", path.display()))
+    }
 }
 
 /// One at a time: held until it is dropped.
 pub(super) fn lock(layout: &Layout) -> Result<fs::File> {
-    let path = lock_path(layout);
+    let path = layout.own_folder().join("lock");
     let cannot = || format!("could not lock {}", path.display());
     soulbox_durable::make_folder(&layout.own_folder(), 0o755).with_context(cannot)?;
     let file = fs::File::create(&path).with_context(cannot)?;
@@ -84,8 +89,4 @@ pub(super) fn lock(layout: &Layout) -> Result<fs::File> {
         )),
         Err(error) => Err(io::Error::from(error)).with_context(cannot),
     }
-}
-
-pub(super) fn lock_path(layout: &Layout) -> PathBuf {
-    layout.own_folder().join("lock")
 }

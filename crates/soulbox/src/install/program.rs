@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, Permissions},
     io::{self, BufReader, Read},
     os::unix::fs::{MetadataExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
@@ -96,7 +96,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     let cannot = || format!("could not write {}", to.display());
     let folder = to.parent().with_context(cannot)?;
     soulbox_durable::make_folder(folder, 0o755).with_context(cannot)?;
-    let unfinished = folder.join(".soulbox.new");
+    let unfinished = unfinished_copy(to)?;
     // One that a killed run has left may be run by nobody.
     soulbox_durable::remove(&unfinished).with_context(cannot)?;
     let mut source =
@@ -109,6 +109,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     target.sync_all().with_context(cannot)?;
     drop(target);
     soulbox_durable::rename(&unfinished, to).with_context(cannot)
+}
+
+/// Where it is written before it has its name.
+pub(super) fn unfinished_copy(program: &Path) -> Result<PathBuf> {
+    let folder = program.parent().context("a program is in a folder")?;
+    Ok(folder.join(".soulbox.new"))
 }
 
 fn same_content(left: &Path, right: &Path) -> io::Result<bool> {
@@ -132,8 +138,6 @@ fn same_content(left: &Path, right: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
     use crate::args::PlaceArgs;
 

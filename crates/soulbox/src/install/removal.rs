@@ -8,8 +8,8 @@ use soulbox_server::{OfflineFolder, keeps_sandboxes};
 use super::{
     Target, documents,
     files::{self, Files},
+    program,
     service::Service,
-    unfinished::Unfinished,
 };
 use crate::{args::UninstallArgs, report::advice};
 
@@ -53,12 +53,10 @@ pub(crate) async fn uninstall(args: &UninstallArgs) -> Result<()> {
         files.remove(&document)?;
     }
     files.tell(&format!("remove {}", layout.program().display()))?;
-    files.remove(&layout.previous())?;
-    if !files.dry_run {
-        Unfinished::of(layout).remove()?;
-    }
+    files.remove(&program::unfinished_copy(&layout.program())?)?;
     files.remove(&layout.program())?;
-    files.remove(&files::lock_path(layout))?;
+    // With what killed runs have left in it.
+    files.remove_folder(&layout.own_folder())?;
     drop(lock);
     if !args.purge && data.exists() {
         files.tell(&format!("leave {} as it is", data.display()))?;
