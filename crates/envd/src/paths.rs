@@ -77,8 +77,12 @@ pub(crate) fn make_directories_of(path: &Path, uid: u32, gid: u32) -> io::Result
     loop {
         match std::fs::metadata(at) {
             Ok(found) if found.is_dir() => break,
-            Ok(_) => return Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => missing.push(at),
+            Ok(_) => {
+                let text = format!("path is a file: {}", at.display());
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, text));
+            }
+            // Where a part of the path is a file, that is met on the way up.
+            Err(e) if is_absent(&e) => missing.push(at),
             Err(e) => return Err(e),
         }
         match at.parent() {
@@ -97,6 +101,11 @@ pub(crate) fn make_directories_of(path: &Path, uid: u32, gid: u32) -> io::Result
     Ok(())
 }
 
+fn is_absent(error: &io::Error) -> bool {
+    let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    absent.contains(&error.kind())
+}
+
 /// Opens a file for reading without ever waiting for it (a FIFO's writer, a device), and refuses
 /// what is not a regular file.
 pub(crate) fn open_regular(path: &Path) -> io::Result<OwnedFd> {
@@ -110,6 +119,17 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<OwnedFd> {
             io::ErrorKind::InvalidInput,
             "not a regular file",
         )),
+    }
+}
+
+/// An error in the words that clients of E2B look for, which are Go's: `permission denied`.
+pub(crate) fn told(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text
+            .trim_end_matches(&format!(" (os error {number})"))
+            .to_lowercase(),
+        None => text,
     }
 }
 

@@ -94,6 +94,8 @@ async fn of_requests_that_mean_nothing() {
         r#"{"templateID":"base","autoPauseMemory":false}"#,
         r#"{"templateID":"base","iam":{"tokens":{"t":{"audience":"a","tokenType":"JWT-SVID"}}}}"#,
         r#"{"templateID":"base","network":{"denyOut":["example.com"]}}"#,
+        r#"{"templateID":"base","network":{"allowOut":["example.com"]}}"#,
+        r#"{"templateID":"base","timeout":86401}"#,
     ] {
         record.ask(&world, "POST /v2/sandboxes", body).await;
     }

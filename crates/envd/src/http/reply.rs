@@ -49,7 +49,7 @@ impl Failure {
         } else {
             StatusCode::INTERNAL_SERVER_ERROR
         };
-        Self::new(status, format!("{what}: {error}"))
+        Self::new(status, format!("{what}: {}", paths::told(error)))
     }
 
     pub(crate) fn into_response(self) -> Response<Body> {

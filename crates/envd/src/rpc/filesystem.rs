@@ -82,7 +82,7 @@ async fn make_dir(call: Call, request: PathRequest) -> Result<EntryResponse, Con
         }
         Ok(_) => {
             return Err(ConnectError::invalid(format!(
-                "path exists and is not a directory: {}",
+                "path already exists but it is not a directory: {}",
                 path.display()
             )));
         }
@@ -189,7 +189,7 @@ fn failed(what: &str, error: &io::Error) -> ConnectError {
     } else {
         Code::Internal
     };
-    ConnectError::new(code, format!("{what}: {error}"))
+    ConnectError::new(code, format!("{what}: {}", paths::told(error)))
 }
 
 pub(super) async fn blocking<T: Send + 'static>(

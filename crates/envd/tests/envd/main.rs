@@ -15,5 +15,6 @@ mod large_files;
 mod process;
 mod protection;
 mod support;
+mod texts;
 mod transfer;
 mod watch;

@@ -18,7 +18,7 @@ use crate::bed::{Bed, Internet, LIMIT, SOON, eventually, inside, reach, rule, ru
 const NOWHERE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-fn names(allowed: &[&str]) -> EgressPolicy {
+pub(crate) fn names(allowed: &[&str]) -> EgressPolicy {
     EgressPolicy {
         internet: true,
         allow: Vec::new(),

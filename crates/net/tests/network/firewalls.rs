@@ -9,6 +9,7 @@ use std::time::Duration;
 use soulbox_net::{NetConfig, Network, Slot};
 
 use crate::bed::{Bed, Internet, SOON, reach, run, skipped};
+use crate::by_name::names;
 use crate::names::{ask_within, expected, fake_upstream};
 
 const INSIDE: &str = "SOULBOX_TEST_OWN_NETWORK";
@@ -44,15 +45,27 @@ fn commands(warnings: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// What a sandbox gets: the internet, and names by UDP and by TCP.
-async fn gets(slot: &Slot, internet: &Internet) -> [bool; 3] {
+/// What a sandbox gets: the internet, names by UDP and by TCP, and, if it has rules with names, the
+/// listener that reads them.
+async fn gets([slot, by_name]: &[Slot; 2], internet: &Internet) -> [bool; 4] {
     let gateway = SocketAddr::from((slot.gateway(), 53));
     let answer = ask_within(slot.netns(), gateway, Duration::from_secs(1)).await;
     [
         reach(slot, (internet.address, 443)).await.is_ok(),
         answer.is_ok_and(|answer| answer == expected()),
         reach(slot, gateway).await.is_ok(),
+        reach(by_name, (internet.address, 443)).await.is_ok(),
     ]
+}
+
+async fn two_slots(network: &Network) -> [Slot; 2] {
+    let (plain, by_name) = (network.acquire().await, network.acquire().await);
+    let slots = [plain.unwrap(), by_name.unwrap()];
+    network
+        .set_policy(&slots[1], &names(&["one.test"]))
+        .await
+        .unwrap();
+    slots
 }
 
 /// Sets up a firewall, sees that it stops everything, follows the advice, and sees that it helps.
@@ -68,28 +81,28 @@ async fn advice_helps(tag: &'static str, block: u8, firewall: &str, port_taken: 
         ..bed.config()
     };
     let network = Network::open(config.clone()).await.unwrap();
-    let slot = network.acquire().await.unwrap();
-    assert_eq!(gets(&slot, &internet).await, [false; 3], "{firewall}");
+    let slots = two_slots(&network).await;
+    assert_eq!(gets(&slots, &internet).await, [false; 4], "{firewall}");
 
     let advice = commands(network.warnings());
-    assert_eq!(advice.len(), 4, "{:?}", network.warnings());
+    assert_eq!(advice.len(), 6, "{:?}", network.warnings());
     for command in advice {
         shell(command);
     }
     assert_eq!(
-        gets(&slot, &internet).await,
-        [true; 3],
+        gets(&slots, &internet).await,
+        [true; 4],
         "{:?}",
         network.warnings()
     );
-    drop(slot);
+    drop(slots);
     network.close().await;
 
     let again = Network::open(config).await.unwrap();
     assert!(again.warnings().is_empty(), "{:?}", again.warnings());
-    let slot = again.acquire().await.unwrap();
-    assert_eq!(gets(&slot, &internet).await, [true; 3], "after a restart");
-    drop(slot);
+    let slots = two_slots(&again).await;
+    assert_eq!(gets(&slots, &internet).await, [true; 4], "after a restart");
+    drop(slots);
     again.close().await;
     server.abort();
 }
