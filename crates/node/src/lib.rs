@@ -23,7 +23,8 @@
 //! - `transition`: which state may follow which
 //! - `quarantine`: what is there and cannot be used; `broken_disk`: its disk, to be read
 //! - `supervise`: deadline and death; `pause`: pause and resume; `network`: new rules
-//! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
+//! - `snapshots`, `capture`: files at one moment, kept apart from the sandbox
+//! - `backup`: a copy from which another server brings a sandbox back
 //! - `export`: what a build's sandbox added to its template
 //! - `ready`: a template's start command and ready check
 //! - `pool`: sandboxes that wait for a user; `reserve`: what is kept for a create that comes
@@ -34,9 +35,9 @@
 
 mod admission;
 mod adopt;
+mod backup;
 mod broken_disk;
 mod capture;
-mod checksum;
 mod creates;
 mod disk_guard;
 mod ends;
@@ -65,6 +66,7 @@ pub use admission::{
     AdmissionConfig, AdmissionStats, Gauge, Level, MachineGauge, Overcommit, Reading, Resource,
     SliceError,
 };
+pub use backup::{CopiedState, StoppedSandbox, back_up_end, stopped_sandboxes};
 pub use local::{LocalNode, NodeConfig};
 pub use memory_guard::KernelMemory;
 pub use pool::{PoolConfig, PoolStats};

@@ -10,12 +10,14 @@
 //! - `env_files`, `quick_start`, `program_name`: what a user needs to point E2B's SDKs here
 //! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy;
 //!   `request_body` keeps connections usable after early answers; `challenges`: an ACME server's questions
+//! - `backup`: a copy of the data folder, and a data folder from one
 //! - `logging`, `metrics`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
 //! - `offline`: what is done to a data folder while no server runs on it
 //! - `wiring`: assembles jail, node, store, control and api
 
 mod admin;
+mod backup;
 mod builtins;
 mod challenges;
 mod config;
@@ -45,6 +47,7 @@ mod tls;
 mod trial;
 mod wiring;
 
+pub use backup::{BackupDone, back_up, restore, verify_backup};
 pub use config::{
     AcmeChallenge, AcmeConfig, Admission, Config, ConfigError, Endpoint, LogFormat, Mirror,
     NameServer, ServeArgs, Settings,
@@ -54,4 +57,5 @@ pub use keys::{KeyStore, KeyStoreError, ListedKey};
 pub use offline::{OfflineFolder, keeps_sandboxes};
 pub use serve::{serve, shutdown_signal};
 pub use service_manager::{NOTIFY_SOCKET, ServiceManager};
+pub use soulbox_backup::Progress;
 pub use trial::{find_addresses, try_sandbox};

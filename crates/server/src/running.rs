@@ -8,9 +8,12 @@ use soulbox_proxy::{Proxy, ProxyConfig};
 use soulbox_runtime::{Node, Waker};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin, challenges,
+    admin,
+    backup::{LiveSource, Operator},
+    challenges,
     connections::{ConnectionLimiter, ConnectionLimits, Connections, Handler},
     dispatch::Dispatch,
     metrics::{BusyNow, Metrics, SlotsNow, Sources},
@@ -40,6 +43,8 @@ pub(crate) struct Parts {
     pub(crate) waker: Option<Arc<dyn Waker>>,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
+    /// For commands of the operator.
+    pub(crate) operator: Option<(Operator, LiveSource)>,
     /// For clients.
     pub(crate) limits: ConnectionLimits,
     /// Called as soon as the server stops, before requests are drained.
@@ -166,7 +171,12 @@ pub(crate) async fn run(
     if let Some(listener) = listeners.admin {
         tasks.spawn(operators.clone().accept(listener, None));
     }
+    let stopping = CancellationToken::new();
+    if let Some((operator, source)) = parts.operator {
+        tasks.spawn(operator.serve(source, stopping.clone()));
+    }
     shutdown.await;
+    stopping.cancel();
     tracing::info!("stopping; sandboxes go on");
     (parts.stop)();
     clients.drain().await;
