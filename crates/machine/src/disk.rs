@@ -4,8 +4,9 @@
 //! that hold data are copied, the rest stays a hole. One blank image per size is kept.
 
 use std::{
+    ffi::OsStr,
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -14,6 +15,7 @@ use std::{
 use fs_err as fs;
 use soulbox_runtime::{Error, Result};
 use soulbox_sparse::{copy, data_ranges, new_image};
+use soulbox_sys::loopdev;
 
 /// The most overlays that a template may have; each finds its directories in the image.
 pub const OVERLAYS: usize = 8;
@@ -190,9 +192,15 @@ fn backs_a_device(image: &Path) -> io::Result<bool> {
     let (file, folder) = (last.next(), last.next());
     let tail: PathBuf = folder.into_iter().chain(file).collect();
     for device in std::fs::read_dir("/sys/block")? {
-        let backing = device?.path().join("loop/backing_file");
+        let device = device?;
+        let backing = device.path().join("loop/backing_file");
         match std::fs::read_to_string(&backing) {
-            Ok(path) if Path::new(path.trim_end()).ends_with(&tail) => return Ok(true),
+            Ok(path)
+                if Path::new(path.trim_end()).ends_with(&tail)
+                    && may_stand_on(&device.file_name(), image) =>
+            {
+                return Ok(true);
+            }
             // Not a loop device, or one without a file (any more).
             _ => {}
         }
@@ -200,10 +208,22 @@ fn backs_a_device(image: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
+/// A folder that was restored from a backup has sandboxes with the same ids as the one that it is of.
+fn may_stand_on(device: &OsStr, image: &Path) -> bool {
+    let stands_on = || -> io::Result<bool> {
+        let device = std::fs::File::open(Path::new("/dev").join(device))?;
+        let Some(backing) = loopdev::backing_file(&device)? else {
+            return Ok(false);
+        };
+        let image = std::fs::metadata(image)?;
+        Ok(backing == (image.dev(), image.ino()))
+    };
+    // Two mounts of one image would destroy it: whoever does not know does not try.
+    stands_on().unwrap_or(true)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]

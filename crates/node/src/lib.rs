@@ -31,7 +31,7 @@
 //! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `out_of_memory`: what the kernel killed for lack of memory, told
 //! - `memory_guard`: ends those that hold memory which no limit covers
-//! - `metrics`, `logs`: what users ask about it
+//! - `metrics`, `logs`: what users ask about it; `node_stats`: what operators do
 
 mod admission;
 mod adopt;
@@ -51,6 +51,7 @@ mod memory_guard;
 mod metrics;
 mod network;
 mod out_of_memory;
+mod node_stats;
 mod pause;
 mod pool;
 mod quarantine;
@@ -69,4 +70,5 @@ pub use admission::{
 pub use backup::{CopiedState, StoppedSandbox, back_up_end, stopped_sandboxes};
 pub use local::{LocalNode, NodeConfig};
 pub use memory_guard::KernelMemory;
+pub use node_stats::{DiskStats, NodeStats};
 pub use pool::{PoolConfig, PoolStats};

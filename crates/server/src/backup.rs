@@ -17,7 +17,7 @@ mod stopped;
 mod take;
 
 pub use client::{BackupDone, back_up, restore, verify_backup};
-pub(crate) use last::last_backup;
+pub(crate) use last::{LastBackup, last_backup};
 pub(crate) use live::LiveSource;
 pub(crate) use operator::Operator;
 pub(crate) use pins::remove_left as remove_left_pins;

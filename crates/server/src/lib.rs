@@ -11,7 +11,7 @@
 //! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy;
 //!   `request_body` keeps connections usable after early answers; `challenges`: an ACME server's questions
 //! - `backup`: a copy of the data folder, and a data folder from one
-//! - `logging`, `metrics`, `admin`: what can be seen from outside
+//! - `logging`, `metrics`, `sampled`, `disk_use`, `health`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
 //! - `offline`: what is done to a data folder while no server runs on it
 //! - `wiring`: assembles jail, node, store, control and api
@@ -23,9 +23,11 @@ mod challenges;
 mod config;
 mod connections;
 mod data_dir;
+mod disk_use;
 mod dispatch;
 mod dns;
 mod env_files;
+mod health;
 mod keys;
 mod listen;
 mod logging;
@@ -40,6 +42,7 @@ mod program_name;
 mod quick_start;
 mod request_body;
 mod running;
+mod sampled;
 mod serve;
 mod service_manager;
 mod start_progress;

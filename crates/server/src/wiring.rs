@@ -31,8 +31,10 @@ use crate::{
     backup::{LiveSource, Operator},
     builtins::{self, BuiltIns},
     connections::ConnectionLimits,
-    metrics::{Busy, Slots, SlotsNow},
+    health,
+    metrics::{Busy, Operations, Slots, SlotsNow},
     running::Parts,
+    sampled::Sampler,
     trial,
 };
 
@@ -91,9 +93,17 @@ pub(crate) async fn assemble(
     };
     let domain = sandbox_domain;
     let waker = control.waker();
-    let api = soulbox_api::router(control, ApiConfig { domain });
-
     let (watched, stopping) = (Arc::clone(&node), Arc::clone(&node));
+    let sampler = Sampler::default();
+    let sampling = sampler
+        .clone()
+        .run(Arc::clone(&machine), config.data_dir.clone());
+    let (operated, builds) = (Arc::clone(&node), Arc::clone(&control));
+    let ready = opened
+        .store
+        .clone()
+        .map(|store| health::checks(store, Arc::clone(&node)));
+    let api = soulbox_api::router(control, ApiConfig { domain });
     let parts = Parts {
         node,
         api,
@@ -105,6 +115,14 @@ pub(crate) async fn assemble(
             oom_kills: watched.oom_kills(),
         })),
         slots: Some(slots(machine)),
+        operations: Some(Arc::new(move || Operations {
+            node: operated.node_stats(),
+            builds: builds.build_stats(),
+            snapshots: operated.snapshots().len() as u64,
+            sampled: sampler.latest(),
+        })),
+        sampling: Some(Box::pin(sampling)),
+        ready,
         operator,
         limits: ConnectionLimits::of_this_process(),
         stop: Box::new(move || stopping.close_admission()),
