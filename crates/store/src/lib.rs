@@ -155,10 +155,13 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the database answers. Reads nothing of the tables.
+    /// Whether the database answers, and would let somebody write. Nothing is written.
     pub async fn ping(&self) -> Result<()> {
         match &self.pool {
-            Pool::Sqlite(pool) => drop(sqlx::query("SELECT 1").fetch_one(pool).await?),
+            Pool::Sqlite(pool) => {
+                let writing = pool.begin_with("BEGIN IMMEDIATE").await?;
+                writing.rollback().await?;
+            }
             Pool::Postgres(pool) => {
                 let asked = async { Ok(sqlx::query("SELECT 1").fetch_one(pool).await?) };
                 drop(postgres::bounded(asked).await?);
