@@ -3,6 +3,7 @@ bounds."""
 
 import re
 import subprocess
+import time
 
 import httpx
 import pytest
@@ -106,10 +107,7 @@ def test_the_figures_follow_what_happens(busy):
     assert value(busy, "soulbox_disk_free_bytes") > value(busy, "soulbox_disk_reserve_bytes") > 0
     assert value(busy, "soulbox_disk_size_bytes") > value(busy, "soulbox_disk_free_bytes")
     assert value(busy, "soulbox_memory_limit_bytes") > 0
-    # The server's own certificate is renewed long before it ends; the authority lasts longer.
-    served = value(busy, "soulbox_tls_certificate_expiry_timestamp_seconds", certificate="server")
-    authority = value(busy, "soulbox_tls_certificate_expiry_timestamp_seconds", certificate="authority")
-    assert 1_700_000_000 < served <= authority
+    assert value(busy, "soulbox_tls_certificate_expiry_timestamp_seconds", certificate="usual") > time.time()
 
 
 def test_builds_are_counted_by_their_end(busy):
@@ -127,11 +125,11 @@ def test_builds_are_counted_by_their_end(busy):
 
 
 def test_processes_that_run_out_of_memory_are_counted(busy):
-    before = value(busy, "soulbox_sandbox_oom_kills_total")
+    before = value(busy, "soulbox_oom_kills_total")
     box = Sandbox.create(timeout=120, **busy.sdk)
     eater = "x = []\nwhile True: x.append(bytearray(1 << 24))"
     box.commands.run(f"python3 -c '{eater}' || true", timeout=60)
-    eventually(lambda: value(busy, "soulbox_sandbox_oom_kills_total") > before, within=30, what="a sample sees it")
+    eventually(lambda: value(busy, "soulbox_oom_kills_total") > before, within=30, what="a sample sees it")
     box.kill()
 
 

@@ -30,6 +30,14 @@ def restore(server: Server, source: Path, target: Path) -> subprocess.CompletedP
     return server.cli("restore", str(source), "--data-dir", str(target))
 
 
+def flip(path: Path) -> None:
+    """Changes one bit where there is data, or changes it back."""
+    with open(path, "r+b") as file:
+        at = os.lseek(file.fileno(), 0, os.SEEK_DATA) + 100
+        byte = os.pread(file.fileno(), 1, at)
+        os.pwrite(file.fileno(), bytes([byte[0] ^ 1]), at)
+
+
 @pytest.fixture
 def two_servers(own_server):
     """One that is backed up, and one on a folder that does not exist yet."""
@@ -247,15 +255,12 @@ def test_a_damaged_backup_is_refused_by_the_name_of_the_file(own_server, tmp_pat
     disk = next(folder.glob("sandboxes/*/disk.img"))
     manifest = json.loads((folder / "manifest.json").read_text())
     for path in [disk, folder / "soulbox.db", next(folder.rglob("*.tar")), folder / "manifest.json"]:
-        content = path.read_bytes()
-        # Somewhere with data: a hole that gets a byte is damage too.
-        at = len(content) // 2
-        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        flip(path)
         refused = restore(server, folder, other.data)
         assert refused.returncode == 1, path
         assert str(path.relative_to(folder)) in refused.stderr.decode(), refused.stderr
         assert not other.data.exists() and not other.data.with_name(f"{other.data.name}.new").exists()
-        path.write_bytes(content)
+        flip(path)
     missing = folder / "seed"
     missing.rename(folder / "elsewhere")
     refused = restore(server, folder, other.data)
