@@ -31,7 +31,7 @@ def test_a_server_that_works_is_alive_and_ready(server):
 @pytest.mark.alone
 def test_a_server_without_room_is_alive_and_says_why_it_is_not_ready(tmp_path):
     with small_disk(tmp_path, 700) as disk:
-        server = Server(disk.path / "data")
+        server = Server(disk.path / "data", extra=["--min-free-disk-mb", "50"])
         server.log = tmp_path / "server.log"
         server.start()
         try:

@@ -44,9 +44,10 @@ def two_servers(own_server):
     return own_server("old"), own_server("new")
 
 
-def test_after_a_kill_everything_is_back_elsewhere(two_servers, tmp_path):
+def test_after_a_kill_everything_is_back_elsewhere(two_servers, tmp_path, monkeypatch):
     old, new = two_servers
     old.start()
+    monkeypatch.setenv("E2B_VOLUME_API_URL", old.url)
     api = {"api_key": old.key, "api_url": old.url}
     Template.build(
         Template().from_template("base").run_cmd("mkdir -p /home/user/x && echo built > /home/user/x/f"),
@@ -126,6 +127,7 @@ def test_after_a_kill_everything_is_back_elsewhere(two_servers, tmp_path):
     first, second = (int(twin.files.read(name) or 0) for name in ("first", "second"))
     assert first - second in (0, 1), "of one moment"
     assert twin.files.read("f") == "running\n" and twin.files.read("g") == "a fork"
+    monkeypatch.setenv("E2B_VOLUME_API_URL", new.url)
     again = Volume.connect(volume.volume_id, api_key=new.key, api_url=new.url)
     assert again.read_file("/from-the-api") == "one"
     made = Sandbox.create("small", timeout=60, **new.sdk)
@@ -298,7 +300,7 @@ def test_a_backup_needs_root_and_no_key_is_enough(own_server, tmp_path):
     assert done.returncode == 1 and b"PermissionError" in done.stderr, done.stderr
     with server.api() as api:
         for path in ("/backup", "/v1/backup", "/admin/backup"):
-            assert api.post(path).status_code == 404, path
+            assert api.post(path).status_code in (404, 501), path
     inside = server.cli("backup", str(server.data / "here"), "--data-dir", str(server.data))
     assert inside.returncode == 1 and b"inside the data folder" in inside.stderr
 
@@ -343,7 +345,7 @@ def test_what_is_restored_onto_a_disk_of_its_own_is_whole_at_once(own_server, tm
     box.files.write("f", "kept")
     done = backup(server, tmp_path / "backups")
     with small_disk(tmp_path, 600) as disk:
-        other = Server(disk.path)
+        other = Server(disk.path, extra=["--min-free-disk-mb", "50"])
         restored = restore(server, Path(done["path"]), disk.path)
         assert restored.returncode == 0, restored.stderr
         assert not (disk.path / "restore.new").exists()

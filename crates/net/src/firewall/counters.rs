@@ -32,18 +32,12 @@ impl Counted {
     }
 }
 
-const CHAINS: [&str; 7] = [
-    "refuse", "genuine", "to_host", "asked", "leaving", "ruling", "entering",
-];
-
-/// The sets are not read: they may be long.
+/// Without what is in the sets: they may be long.
 pub(crate) async fn traffic(table: &str) -> Result<Traffic, Error> {
-    let lists = CHAINS.map(|chain| format!("list chain inet {table} {chain}"));
-    let output = run("nft", &["-j", &lists.join("; ")], &[]).await?;
+    let output = run("nft", &["-t", "-j", "list", "table", "inet", table], &[]).await?;
     Ok(counted(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// One document for each chain.
 fn counted(text: &str) -> Traffic {
     let mut traffic = Traffic::default();
     let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();

@@ -38,7 +38,7 @@ const FILES: [&str; 4] = [
     "templates/base/state.json",
 ];
 /// Folders of such files.
-const FOLDERS: [&str; 2] = ["tls", "templates/logs"];
+const FOLDERS: [&str; 3] = ["tls", "templates/logs", "ends/logs"];
 /// Below these a template's layers are, each in a folder of its own.
 const LAYERS: [&str; 4] = [
     "templates/base",
@@ -216,7 +216,11 @@ impl Job<'_> {
             {
                 continue;
             }
-            match fs::read(folder.join(&name)) {
+            let path = folder.join(&name);
+            if path.is_dir() {
+                continue;
+            }
+            match fs::read(path) {
                 Ok(content) => drop(files.insert(name, content)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),

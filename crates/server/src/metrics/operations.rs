@@ -11,7 +11,7 @@ use soulbox_control::BuildStats;
 use soulbox_net::{Counted, Traffic};
 use soulbox_node::{DiskStats, Level, NodeStats, Resource};
 
-use super::{counter, gauge, gauges, signed};
+use super::{gauge, gauges, signed};
 use crate::sampled::Sampled;
 
 /// At the moment of a request.

@@ -21,7 +21,12 @@ pub(crate) fn from_open_metrics(page: &str) -> String {
             .strip_prefix("TYPE ")
             .and_then(|rest| rest.split_once(' '))
         {
-            let suffix = if kind == "counter" { "_total" } else { "" };
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", kind),
+                // This format has no such type.
+                "info" => ("_info", "gauge"),
+                _ => ("", kind),
+            };
             if let Some((_, help)) = help.take() {
                 writeln!(text, "# HELP {name}{suffix} {help}").ok();
             }
