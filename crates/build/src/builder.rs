@@ -1,4 +1,4 @@
-use std::{collections::HashSet, io, sync::Arc, time::Duration};
+use std::{collections::HashSet, io, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use soulbox_image::ImageStore;
@@ -15,7 +15,7 @@ use crate::{
     files::Files,
     garbage::{self, Ages},
     job::{BuildContext, Job},
-    lease::Leases,
+    lease::{Lease, Leases},
     pipeline,
     step_cache::StepCache,
 };
@@ -62,6 +62,20 @@ impl Builder {
             }),
         })
     }
+
+    /// Garbage collection leaves these folders alone while the result lives.
+    pub fn hold(&self, folders: impl IntoIterator<Item = PathBuf>) -> HeldFolders {
+        HeldFolders {
+            _lease: self.context.leases.hold(folders),
+        }
+    }
+}
+
+/// See [`Builder::hold`].
+#[derive(Debug)]
+#[must_use = "they are held while this lives"]
+pub struct HeldFolders {
+    _lease: Arc<Lease>,
 }
 
 #[async_trait]

@@ -41,7 +41,7 @@ mod step_cache;
 mod step_log;
 mod step_sandbox;
 
-pub use builder::Builder;
+pub use builder::{Builder, HeldFolders};
 pub use builds::{Builds, FilesError, Upload};
 pub use config::BuilderConfig;
 pub use disk_use::BuildDisk;

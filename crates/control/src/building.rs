@@ -11,12 +11,13 @@
 //!
 //! # Layout
 //! - `request`, `definition`, `stages`, `start`, `files`: what tenants do
-//! - `scheduler`, `queue`, `log`: how a build runs
+//! - `scheduler`, `queue`, `log`: how a build runs; `ended`: how many ended, and how
 //! - `templates`: all templates in memory; `publish`: who may use them
 //! - `builtin`: the server's own; `garbage`: what goes
 
 mod builtin;
 mod definition;
+mod ended;
 mod files;
 mod garbage;
 mod log;
@@ -31,6 +32,7 @@ mod templates;
 pub use self::{
     builtin::SERVER_TENANT,
     definition::{BaseDefinition, BuildDefinition, StageDefinition},
+    ended::{BuildStats, EndedBuildStats},
     files::{FileLink, UploadTicket},
     log::{BuildLogEntry, BuildLogPage},
     publish::Published,

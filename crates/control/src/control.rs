@@ -14,7 +14,7 @@ use tokio_util::{
 
 use crate::{
     ControlConfig, Error, Result,
-    building::{BuildScheduler, TemplateCatalog},
+    building::{BuildScheduler, BuildStats, TemplateCatalog},
     catalogue::Catalogue,
     journal::Journal,
     keys::KeyRing,
@@ -106,6 +106,14 @@ impl Control {
         control.resume_builds().await;
         control.follow(events, &stop);
         Ok(control)
+    }
+
+    /// Builds of templates, for operators.
+    pub fn build_stats(&self) -> BuildStats {
+        let scheduler = self.scheduler.as_ref();
+        scheduler
+            .map(|scheduler| scheduler.stats())
+            .unwrap_or_default()
     }
 
     /// For the end of the server: waits for creates and kills under way, at most `limit`, and

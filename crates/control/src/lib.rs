@@ -61,7 +61,8 @@ pub use self::{
     broken::BrokenSandbox,
     building::{
         Asked, BaseDefinition, BuildDefinition, BuildInfo, BuildLogEntry, BuildLogPage,
-        BuildRequest, FileLink, Published, SERVER_TENANT, StageDefinition, UploadTicket,
+        BuildRequest, BuildStats, EndedBuildStats, FileLink, Published, SERVER_TENANT,
+        StageDefinition, UploadTicket,
     },
     config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,

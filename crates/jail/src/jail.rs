@@ -26,6 +26,13 @@ pub struct Jail {
     sandboxes: Mutex<HashMap<SandboxId, Arc<Sandbox>>>,
 }
 
+/// Whether a sandbox of a server that does not run has processes, paused or not. Blocking.
+pub fn has_processes(running: &Running) -> Result<bool> {
+    let record = Record::from_running(running)?;
+    soulbox_machine::is_alive(record.pid, record.start_time, &record.boot_id)
+        .map_err(|e| Error::io("could not look for the sandbox", e))
+}
+
 impl Jail {
     pub fn open(machine: Arc<Machine>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {

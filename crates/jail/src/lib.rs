@@ -18,4 +18,4 @@ mod record;
 mod sandbox;
 mod start;
 
-pub use jail::Jail;
+pub use jail::{Jail, has_processes};

@@ -5,9 +5,7 @@
 //! it goes on. The stand-still so depends on how fast memory is compared, not on the disk.
 
 use std::{
-    fs::{File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
     path::Path,
     process::{Command, Stdio},
 };
@@ -15,14 +13,9 @@ use std::{
 use soulbox_runtime::{Error, Result};
 
 use soulbox_cgroup::Cgroup;
+use soulbox_sparse::{copy_differences, copy_sparse, share_blocks};
 
-use crate::{
-    disk::{copy_sparse, data_ranges, share_blocks},
-    machine::FREEZE_LIMIT,
-};
-
-const CHUNK: usize = 1 << 20;
-const BLOCK: usize = 4096;
+use crate::machine::FREEZE_LIMIT;
 
 /// A sandbox that has processes.
 #[expect(missing_debug_implementations, reason = "it lives for one call")]
@@ -71,43 +64,6 @@ fn standing_still(cgroup: &Cgroup, work: impl FnOnce() -> Result<()>) -> Result<
     result
 }
 
-/// Makes `target` the same as `source`, writing only blocks that are not.
-fn copy_differences(source: &Path, target: &Path) -> io::Result<()> {
-    let source = File::open(source)?;
-    let target = OpenOptions::new().read(true).write(true).open(target)?;
-    // What either has may differ; where both have holes they agree.
-    let mut ranges = data_ranges(&source)?;
-    ranges.extend(data_ranges(&target)?);
-    ranges.sort_unstable();
-    let (mut ours, mut theirs) = (vec![0; CHUNK], vec![0; CHUNK]);
-    let mut done = 0;
-    for (start, end) in ranges {
-        let mut at = start.max(done);
-        while at < end {
-            let length = CHUNK.min(usize::try_from(end - at).unwrap_or(CHUNK));
-            source.read_exact_at(&mut ours[..length], at)?;
-            target.read_exact_at(&mut theirs[..length], at)?;
-            if ours[..length] != theirs[..length] {
-                write_differences(&target, at, &ours[..length], &theirs[..length])?;
-            }
-            at += length as u64;
-        }
-        done = done.max(end);
-    }
-    Ok(())
-}
-
-fn write_differences(target: &File, start: u64, new: &[u8], old: &[u8]) -> io::Result<()> {
-    let mut at = start;
-    for (new, old) in new.chunks(BLOCK).zip(old.chunks(BLOCK)) {
-        if new != old {
-            target.write_all_at(new, at)?;
-        }
-        at += new.len() as u64;
-    }
-    Ok(())
-}
-
 /// The image was mounted when it was taken; readers of it cannot write, so this is done once here.
 fn replay_journal(image: &Path) -> io::Result<()> {
     let output = Command::new("e2fsck")
@@ -121,26 +77,4 @@ fn replay_journal(image: &Path) -> io::Result<()> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Err(io::Error::other(format!("e2fsck: {}", text.trim())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_second_pass_makes_the_copy_equal() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, target) = (folder.path().join("source"), folder.path().join("target"));
-        let file = File::create(&source).unwrap();
-        file.set_len(16 << 20).unwrap();
-        file.write_all_at(&[1; 10_000], 4096).unwrap();
-        file.write_all_at(&[2; 5000], 9 << 20).unwrap();
-        copy_sparse(&source, &target).unwrap();
-        // Meanwhile: changed, added, and freed.
-        file.write_all_at(&[3; 100], 5000).unwrap();
-        file.write_all_at(&[4; 9000], 12 << 20).unwrap();
-        file.write_all_at(&[0; 5000], 9 << 20).unwrap();
-        copy_differences(&source, &target).unwrap();
-        assert!(std::fs::read(&source).unwrap() == std::fs::read(&target).unwrap());
-    }
 }

@@ -4,25 +4,22 @@
 //! that hold data are copied, the rest stays a hole. One blank image per size is kept.
 
 use std::{
+    ffi::OsStr,
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use fs_err as fs;
-use rustix::{
-    fs::{SeekFrom as RustixSeek, seek},
-    io::Errno,
-};
 use soulbox_runtime::{Error, Result};
+use soulbox_sparse::{copy, data_ranges, new_image};
+use soulbox_sys::loopdev;
 
 /// The most overlays that a template may have; each finds its directories in the image.
 pub const OVERLAYS: usize = 8;
 const BLOCK: usize = 4096;
-/// The kernel's limit of one copy is 2 GiB; images hold a few MiB of data.
-const COPY_CHUNK: usize = 1 << 20;
 const RELEASE_LIMIT: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -142,18 +139,6 @@ fn dig_holes(from: &Path, to: &Path) -> io::Result<()> {
     target.sync_all()
 }
 
-/// A copy of `from` at `to`, which shares its blocks where the file system can.
-///
-/// The new file is opened once: ext4 writes one that is emptied by a second opening to the disk in
-/// the moment it is closed, and whoever creates a sandbox would wait for that.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let (source, target) = (std::fs::File::open(from)?, new_image(to)?);
-    if !share(&source, &target)? {
-        copy_data(&source, &target)?;
-    }
-    Ok(())
-}
-
 /// Whether the kernel writes a file to the disk when it becomes a loop device: since Linux 6.14.
 ///
 /// Then it is written here first, where it costs as much. The pages of the host's file system that
@@ -175,67 +160,6 @@ fn is_since_6_14(release: &str) -> bool {
 
 fn sync(image: &Path) -> io::Result<()> {
     std::fs::File::open(image)?.sync_all()
-}
-
-/// Makes `to` a copy that shares its blocks with `from`; `false` where the file system cannot.
-pub(crate) fn share_blocks(from: &Path, to: &Path) -> io::Result<bool> {
-    share(&std::fs::File::open(from)?, &new_image(to)?)
-}
-
-fn share(source: &std::fs::File, target: &std::fs::File) -> io::Result<bool> {
-    match rustix::fs::ioctl_ficlone(target, source) {
-        Ok(()) => Ok(true),
-        Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Copies only data; holes stay holes.
-pub(crate) fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
-    copy_data(&std::fs::File::open(from)?, &new_image(to)?)
-}
-
-fn copy_data(source: &std::fs::File, target: &std::fs::File) -> io::Result<()> {
-    target.set_len(source.metadata()?.len())?;
-    for (start, end) in data_ranges(source)? {
-        copy_range(source, target, start, end)?;
-    }
-    Ok(())
-}
-
-fn copy_range(
-    source: &std::fs::File,
-    target: &std::fs::File,
-    start: u64,
-    end: u64,
-) -> io::Result<()> {
-    let mut buffer = vec![0; COPY_CHUNK.min(usize::try_from(end - start).unwrap_or(COPY_CHUNK))];
-    let mut at = start;
-    while at < end {
-        let wanted = buffer
-            .len()
-            .min(usize::try_from(end - at).unwrap_or(buffer.len()));
-        source.read_exact_at(&mut buffer[..wanted], at)?;
-        target.write_all_at(&buffer[..wanted], at)?;
-        at += wanted as u64;
-    }
-    Ok(())
-}
-
-/// Where a file holds data, in order.
-pub(crate) fn data_ranges(file: &std::fs::File) -> io::Result<Vec<(u64, u64)>> {
-    let mut ranges = Vec::new();
-    let mut position = 0;
-    loop {
-        let start = match seek(file, RustixSeek::Data(position)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(ranges),
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(file, RustixSeek::Hole(start))?;
-        ranges.push((start, end));
-        position = end;
-    }
 }
 
 /// Waits until no loop device stands on an image. The kernel takes the last mount of a dead sandbox
@@ -268,9 +192,15 @@ fn backs_a_device(image: &Path) -> io::Result<bool> {
     let (file, folder) = (last.next(), last.next());
     let tail: PathBuf = folder.into_iter().chain(file).collect();
     for device in std::fs::read_dir("/sys/block")? {
-        let backing = device?.path().join("loop/backing_file");
+        let device = device?;
+        let backing = device.path().join("loop/backing_file");
         match std::fs::read_to_string(&backing) {
-            Ok(path) if Path::new(path.trim_end()).ends_with(&tail) => return Ok(true),
+            Ok(path)
+                if Path::new(path.trim_end()).ends_with(&tail)
+                    && may_stand_on(&device.file_name(), image) =>
+            {
+                return Ok(true);
+            }
             // Not a loop device, or one without a file (any more).
             _ => {}
         }
@@ -278,19 +208,22 @@ fn backs_a_device(image: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-fn new_image(path: &Path) -> io::Result<std::fs::File> {
-    std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
+/// A folder that was restored from a backup has sandboxes with the same ids as the one that it is of.
+fn may_stand_on(device: &OsStr, image: &Path) -> bool {
+    let stands_on = || -> io::Result<bool> {
+        let device = std::fs::File::open(Path::new("/dev").join(device))?;
+        let Some(backing) = loopdev::backing_file(&device)? else {
+            return Ok(false);
+        };
+        let image = std::fs::metadata(image)?;
+        Ok(backing == (image.dev(), image.ino()))
+    };
+    // Two mounts of one image would destroy it: whoever does not know does not try.
+    stands_on().unwrap_or(true)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]

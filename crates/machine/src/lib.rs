@@ -45,6 +45,6 @@ pub use instance::Instance;
 pub use launch::Launched;
 pub use machine::{DEATH_LIMIT, FREEZE_LIMIT, HOSTNAME, Machine};
 pub use prepared::PreparedSlot;
-pub use process::FirstProcess;
+pub use process::{FirstProcess, is_alive};
 pub use slots::StartedInit;
 pub use trial::{Trial, trial, trial_until};

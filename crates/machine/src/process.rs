@@ -149,6 +149,11 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
+/// Whether the process that a server recorded is still there. Blocking.
+pub fn is_alive(pid: i32, start_time: u64, recorded_in_boot: &str) -> io::Result<bool> {
+    Ok(boot_id()? == recorded_in_boot && start_time_of(pid)? == Some(start_time))
+}
+
 pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
         .trim()

@@ -2,6 +2,7 @@
 //! sandboxes that have rules of their own.
 
 mod conflict;
+mod counters;
 mod rules;
 mod sets;
 mod watch;
@@ -15,6 +16,8 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 pub(crate) use conflict::warnings;
+pub(crate) use counters::traffic;
+pub use counters::{Counted, Traffic};
 pub(crate) use rules::{Rules, is_closed};
 pub(crate) use sets::change;
 pub(crate) use watch::Watch;

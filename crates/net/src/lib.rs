@@ -44,6 +44,7 @@ pub use config::NetConfig;
 pub use connect::connect_in;
 pub use dns::{NameStats, WildcardDns, wildcard_dns};
 pub use error::Error;
+pub use firewall::{Counted, Traffic};
 pub use network::{NetStats, Network};
 pub use policy::{EgressPolicy, EgressRule};
 pub use range::Ipv4Net;

@@ -20,7 +20,7 @@ use crate::error::Doing;
 use crate::firewall::{self, Watch};
 use crate::names::Names;
 use crate::netlink::Netlink;
-use crate::{EgressPolicy, Error, NetConfig, Slot};
+use crate::{EgressPolicy, Error, NetConfig, Slot, Traffic};
 use host::Host;
 
 /// How long `acquire` waits for slots that are on their way when no other is free.
@@ -166,6 +166,11 @@ impl Network {
     /// Connections of sandboxes whose rules have names.
     pub fn by_name(&self) -> ByNameStats {
         self.inner.by_name.stats()
+    }
+
+    /// What the firewall counted.
+    pub async fn traffic(&self) -> Result<Traffic, Error> {
+        firewall::traffic(&self.inner.host.names.table()).await
     }
 
     /// What on this host may keep sandboxes from the internet, and what to do about it.

@@ -19,7 +19,7 @@ use soulbox_types::{
 };
 
 use crate::{
-    LocalNode,
+    DiskStats, LocalNode,
     folder::{Folder, bytes_on_disk},
     local::blocking,
 };
@@ -114,6 +114,18 @@ impl Space {
 impl LocalNode {
     pub(crate) fn space(&self) -> Result<Space> {
         self.space_at(self.sandboxes_dir())
+    }
+
+    pub(crate) fn disk_stats(&self) -> Result<DiskStats> {
+        let disk = rustix::fs::statvfs(self.sandboxes_dir())
+            .map_err(|e| Error::io("could not read the free disk space", e.into()))?;
+        let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+        Ok(DiskStats {
+            total,
+            free: disk.f_bavail.saturating_mul(disk.f_frsize),
+            reserve: disk_reserve(total, self.min_free_disk()),
+            free_files: (disk.f_files > 0).then_some(disk.f_favail),
+        })
     }
 
     pub(crate) fn space_at(&self, folder: &Path) -> Result<Space> {

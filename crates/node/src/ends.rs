@@ -159,7 +159,7 @@ impl Ends {
     }
 }
 
-fn write(path: &Path, end: &End) -> io::Result<()> {
+pub(crate) fn write(path: &Path, end: &End) -> io::Result<()> {
     // Tokens are in here.
     durable::write_soon(path, 0o600, &serde_json::to_vec(&Writing::from(end))?)
 }

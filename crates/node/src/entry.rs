@@ -168,7 +168,7 @@ impl Entry {
     }
 }
 
-fn note_at(at: UnixMillis, level: LogLevel, message: String) -> LogEntry {
+pub(crate) fn note_at(at: UnixMillis, level: LogLevel, message: String) -> LogEntry {
     LogEntry {
         at,
         level,

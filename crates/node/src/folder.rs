@@ -92,6 +92,13 @@ impl Folder {
         }
     }
 
+    /// Of any name: a copy of one.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
     pub(crate) fn create(&self, spec: &SandboxSpec) -> Result<()> {
         fs::create_dir_all(&self.path).map_err(failed)?;
         self.write_soon(SPEC, spec)

@@ -23,20 +23,21 @@
 //! - `transition`: which state may follow which
 //! - `quarantine`: what is there and cannot be used; `broken_disk`: its disk, to be read
 //! - `supervise`: deadline and death; `pause`: pause and resume; `network`: new rules
-//! - `snapshots`, `capture`, `checksum`: files at one moment, kept apart from the sandbox
+//! - `snapshots`, `capture`: files at one moment, kept apart from the sandbox
+//! - `backup`: a copy from which another server brings a sandbox back
 //! - `export`: what a build's sandbox added to its template
 //! - `ready`: a template's start command and ready check
 //! - `pool`: sandboxes that wait for a user; `reserve`: what is kept for a create that comes
 //! - `disk_guard`: pauses those that would fill the machine's disk
 //! - `out_of_memory`: what the kernel killed for lack of memory, told
 //! - `memory_guard`: ends those that hold memory which no limit covers
-//! - `metrics`, `logs`: what users ask about it
+//! - `metrics`, `logs`: what users ask about it; `node_stats`: what operators do
 
 mod admission;
 mod adopt;
+mod backup;
 mod broken_disk;
 mod capture;
-mod checksum;
 mod creates;
 mod disk_guard;
 mod ends;
@@ -49,6 +50,7 @@ mod logs;
 mod memory_guard;
 mod metrics;
 mod network;
+mod node_stats;
 mod out_of_memory;
 mod pause;
 mod pool;
@@ -65,6 +67,8 @@ pub use admission::{
     AdmissionConfig, AdmissionStats, Gauge, Level, MachineGauge, Overcommit, Reading, Resource,
     SliceError,
 };
+pub use backup::{CopiedState, StoppedSandbox, back_up_end, stopped_sandboxes};
 pub use local::{LocalNode, NodeConfig};
 pub use memory_guard::KernelMemory;
+pub use node_stats::{DiskStats, NodeStats};
 pub use pool::{PoolConfig, PoolStats};

@@ -14,12 +14,10 @@ use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_durable as durable;
 use soulbox_runtime::{Error, Result, Snapshot};
+use soulbox_sparse::checksum;
 use soulbox_types::TemplateId;
 
-use crate::{
-    adopt::{in_full, is_short_of_resources},
-    checksum::checksum,
-};
+use crate::adopt::{in_full, is_short_of_resources};
 
 /// Overlayfs takes hundreds of layers, but each is a mount that every create pays for.
 pub(crate) const DEEPEST: usize = 24;

@@ -47,6 +47,17 @@ impl StuckEnds {
         WatchedEnd { ends: self, key }
     }
 
+    /// How many wait for too long.
+    pub(crate) fn count(&self) -> u64 {
+        let now = Instant::now();
+        let watched = self.watched.lock();
+        let stuck = watched
+            .waits
+            .values()
+            .filter(|wait| now.saturating_duration_since(wait.since) >= wait.limit);
+        stuck.count() as u64
+    }
+
     /// Whether sandboxes may be made and woken.
     pub(crate) fn check(&self) -> Result<()> {
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The operator's listener: metrics and health. It shows no secrets, but is not for the public.
+//! The operator's listener: metrics and health. [`Health`] says what `/livez` and `/readyz` mean. It shows no secrets, but is not for the public.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,18 +10,26 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 
-use crate::metrics::Metrics;
+use crate::{
+    health::Health,
+    metrics::{Metrics, TEXT_FORMAT, from_open_metrics},
+};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const STRANGE_NAME: &str = "this listener is on the loopback: ask it by address or as localhost\n";
 
-pub(crate) fn router(metrics: Metrics, listening: Option<SocketAddr>) -> Router {
-    let page = move || {
+pub(crate) fn router(metrics: Metrics, health: Health, listening: Option<SocketAddr>) -> Router {
+    let page = move |headers: HeaderMap| {
         let metrics = metrics.clone();
         async move {
+            let open_metrics = asks_for_open_metrics(&headers);
             match metrics.page() {
+                Ok(text) if !open_metrics => {
+                    let text = from_open_metrics(&text);
+                    ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
+                }
                 Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
                 Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             }
@@ -29,12 +37,22 @@ pub(crate) fn router(metrics: Metrics, listening: Option<SocketAddr>) -> Router 
     };
     let router = Router::new()
         .route("/metrics", get(page))
-        .route("/health", get(async || "ok\n"));
+        .route("/health", get(async || "ok\n"))
+        .route("/livez", get(async || Health::live()))
+        .route("/readyz", get(async move || health.ready().await));
     if listening.is_some_and(|address| address.ip().is_loopback()) {
         router.layer(middleware::from_fn(refuse_strange_names))
     } else {
         router
     }
+}
+
+/// As Prometheus does.
+fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).into_iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("application/openmetrics-text"))
 }
 
 /// Against DNS rebinding: a web page can let its own name resolve to the loopback and read what is

@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use fs_err as fs;
 use rustix::fs::{FlockOperation, flock};
+use soulbox_backup::UNFINISHED_RESTORE;
 use soulbox_types::Secret;
 
 use crate::private_file;
@@ -39,10 +40,11 @@ const FOLDERS: [&str; 11] = [
     "templates",
     "volumes",
 ];
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "env",
     "env.tls",
     "instance.json",
+    "last_backup.json",
     "lock",
     "seed",
     "soulbox.db",
@@ -68,6 +70,13 @@ impl DataDir {
         make(path).with_context(unusable)?;
         set_mode(path, 0o700).with_context(unusable)?;
         let lock = lock(path, unusable)?;
+        if path.join(UNFINISHED_RESTORE).exists() {
+            bail!(
+                "a restore into {} was cut short: empty it, and restore again",
+                path.display()
+            );
+        }
+        crate::backup::remove_left_pins(path)?;
         for name in FOLDERS {
             make(&path.join(name))?;
         }
@@ -126,6 +135,12 @@ impl DataDir {
         )?;
         Ok(seed)
     }
+}
+
+/// Keeps servers from starting on the folder of one that does not run.
+pub(crate) fn lock_of_stopped(path: &Path) -> anyhow::Result<fs::File> {
+    lock(path, || format!("the data folder {} cannot be used", path.display()))
+        .context("no server answers there, and the folder is in use: a server may be starting, or an older version runs")
 }
 
 /// Others may pass through what is above the folder.

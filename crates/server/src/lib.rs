@@ -10,20 +10,24 @@
 //! - `env_files`, `quick_start`, `program_name`: what a user needs to point E2B's SDKs here
 //! - `listen`, `connections`, `dispatch`: from a socket to the control plane or the proxy;
 //!   `request_body` keeps connections usable after early answers; `challenges`: an ACME server's questions
-//! - `logging`, `metrics`, `admin`: what can be seen from outside
+//! - `backup`: a copy of the data folder, and a data folder from one
+//! - `logging`, `metrics`, `sampled`, `disk_use`, `health`, `admin`: what can be seen from outside
 //! - [`dns`], [`keys`]: the small commands beside the server
 //! - `offline`: what is done to a data folder while no server runs on it
 //! - `wiring`: assembles jail, node, store, control and api
 
 mod admin;
+mod backup;
 mod builtins;
 mod challenges;
 mod config;
 mod connections;
 mod data_dir;
+mod disk_use;
 mod dispatch;
 mod dns;
 mod env_files;
+mod health;
 mod keys;
 mod listen;
 mod logging;
@@ -38,6 +42,7 @@ mod program_name;
 mod quick_start;
 mod request_body;
 mod running;
+mod sampled;
 mod serve;
 mod service_manager;
 mod start_progress;
@@ -45,6 +50,7 @@ mod tls;
 mod trial;
 mod wiring;
 
+pub use backup::{BackupDone, back_up, restore, verify_backup};
 pub use config::{
     AcmeChallenge, AcmeConfig, Admission, Config, ConfigError, Endpoint, LogFormat, Mirror,
     NameServer, ServeArgs, Settings,
@@ -54,4 +60,5 @@ pub use keys::{KeyStore, KeyStoreError, ListedKey};
 pub use offline::{OfflineFolder, keeps_sandboxes};
 pub use serve::{serve, shutdown_signal};
 pub use service_manager::{NOTIFY_SOCKET, ServiceManager};
+pub use soulbox_backup::Progress;
 pub use trial::{find_addresses, try_sandbox};

@@ -1,4 +1,8 @@
-//! Metrics for Prometheus. All names are here.
+//! Metrics for Prometheus. All names are here and in `operations`; `text_format` is for those who do
+//! not ask for OpenMetrics.
+
+mod operations;
+mod text_format;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,6 +16,7 @@ use prometheus_client::{
         family::Family,
         gauge::ConstGauge,
         histogram::{Histogram, exponential_buckets},
+        info::Info,
     },
     registry::{Registry, Unit},
 };
@@ -20,6 +25,9 @@ use soulbox_node::{AdmissionStats, PoolStats};
 use soulbox_proxy::Proxy;
 use soulbox_runtime::Node;
 use soulbox_types::SandboxState;
+
+pub(crate) use operations::{Operations, OperationsNow};
+pub(crate) use text_format::{TEXT_FORMAT, from_open_metrics};
 
 use crate::{
     connections::{ConnectionLimiter, ConnectionStats},
@@ -139,6 +147,8 @@ pub(crate) type BusyNow = Arc<dyn Fn() -> Busy + Send + Sync>;
 impl Metrics {
     pub(crate) fn new(sources: Sources) -> Self {
         let mut registry = Registry::with_prefix("soulbox");
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Version of the server", build);
         let requests = Family::default();
         registry.register(
             "requests",
@@ -239,6 +249,7 @@ pub(crate) struct Sources {
     pub(crate) connections: ConnectionLimiter,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
+    pub(crate) operations: Option<OperationsNow>,
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
@@ -304,11 +315,11 @@ impl Collector for Live {
                 &values,
             )?;
             let help = "DNS queries of sandboxes";
-            counter(&mut encoder, "names_asked", help, names.asked)?;
+            counter(&mut encoder, "dns_queries", help, names.asked)?;
             let help = "DNS queries of sandboxes that were delayed";
-            counter(&mut encoder, "names_slowed", help, names.slowed)?;
+            counter(&mut encoder, "dns_queries_delayed", help, names.slowed)?;
             let help = "DNS queries of sandboxes that were dropped since too many were in flight";
-            counter(&mut encoder, "names_dropped", help, names.dropped)?;
+            counter(&mut encoder, "dns_queries_dropped", help, names.dropped)?;
             let help = "Connections that sandboxes have by the name of a host, now";
             gauge(&mut encoder, "by_name_open", help, signed(by_name.open))?;
             let help = "Connections of sandboxes that were passed on by the name of a host";
@@ -318,6 +329,9 @@ impl Collector for Live {
         }
         if let Some(busy) = &self.0.busy {
             busy().encode(&mut encoder)?;
+        }
+        if let Some(operations) = &self.0.operations {
+            operations().encode(&mut encoder)?;
         }
         if let Some(certificates) = &self.0.certificates {
             let help = "When the certificates in use end, in seconds since 1970";
@@ -357,13 +371,13 @@ impl Collector for Live {
         )?;
         counter(
             &mut encoder,
-            "proxy_slowed",
+            "proxy_bodies_throttled",
             "How often a body in tiny chunks was slowed down",
             proxy.slowed,
         )?;
         counter(
             &mut encoder,
-            "proxy_cut",
+            "proxy_streams_aborted",
             "Streams aborted since the sandbox broke off",
             proxy.cut,
         )?;

@@ -8,12 +8,16 @@ use soulbox_proxy::{Proxy, ProxyConfig};
 use soulbox_runtime::{Node, Waker};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admin, challenges,
+    admin,
+    backup::{LiveSource, Operator},
+    challenges,
     connections::{ConnectionLimiter, ConnectionLimits, Connections, Handler},
     dispatch::Dispatch,
-    metrics::{BusyNow, Metrics, SlotsNow, Sources},
+    health::{Health, ReadyNow},
+    metrics::{BusyNow, Metrics, OperationsNow, SlotsNow, Sources},
     tls::Tls,
 };
 
@@ -40,6 +44,12 @@ pub(crate) struct Parts {
     pub(crate) waker: Option<Arc<dyn Waker>>,
     pub(crate) slots: Option<SlotsNow>,
     pub(crate) busy: Option<BusyNow>,
+    pub(crate) operations: Option<OperationsNow>,
+    /// Looks at what `operations` needs, while it is polled.
+    pub(crate) sampling: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pub(crate) ready: Option<ReadyNow>,
+    /// For commands of the operator.
+    pub(crate) operator: Option<(Operator, LiveSource)>,
     /// For clients.
     pub(crate) limits: ConnectionLimits,
     /// Called as soon as the server stops, before requests are drained.
@@ -96,12 +106,18 @@ pub(crate) async fn run(
         .min((config.stream_limits.max_open / 4).max(1));
     let proxy = Proxy::with_waker(Arc::clone(&parts.node), parts.waker, config);
     let limiter = ConnectionLimiter::new(parts.limits);
+    let stopping = CancellationToken::new();
+    let health = Health {
+        ready: parts.ready,
+        stopping: stopping.clone(),
+    };
     let metrics = Metrics::new(Sources {
         node: parts.node,
         proxy: proxy.clone(),
         connections: limiter.clone(),
         slots: parts.slots,
         busy: parts.busy,
+        operations: parts.operations,
         certificates: listeners
             .https
             .as_ref()
@@ -117,7 +133,7 @@ pub(crate) async fn run(
         .and_then(|addresses| Some(addresses.https?.port()));
     let admin_address = listeners.admin.as_ref().and_then(|l| l.local_addr().ok());
     let operators = Connections::new(
-        Handler::Operators(admin::router(metrics.clone(), admin_address)),
+        Handler::Operators(admin::router(metrics.clone(), health, admin_address)),
         ConnectionLimiter::new(ConnectionLimits {
             max_open: OPERATORS,
             max_per_client: OPERATORS,
@@ -166,7 +182,14 @@ pub(crate) async fn run(
     if let Some(listener) = listeners.admin {
         tasks.spawn(operators.clone().accept(listener, None));
     }
+    if let Some(sampling) = parts.sampling {
+        tasks.spawn(sampling);
+    }
+    if let Some((operator, source)) = parts.operator {
+        tasks.spawn(operator.serve(source, stopping.clone()));
+    }
     shutdown.await;
+    stopping.cancel();
     tracing::info!("stopping; sandboxes go on");
     (parts.stop)();
     clients.drain().await;

@@ -28,10 +28,13 @@ pub(crate) use stop::{Startup, Stopped, check_stop};
 use self::opened::Opened;
 use crate::{
     Config,
+    backup::{LiveSource, Operator},
     builtins::{self, BuiltIns},
     connections::ConnectionLimits,
-    metrics::{Busy, Slots, SlotsNow},
+    health,
+    metrics::{Busy, Operations, Slots, SlotsNow},
     running::Parts,
+    sampled::Sampler,
     trial,
 };
 
@@ -81,11 +84,26 @@ pub(crate) async fn assemble(
             return Err(error.into());
         }
     };
+    let operator = match listen_to_the_operator(config, &opened) {
+        Ok(operator) => operator,
+        Err(error) => {
+            opened.close().await;
+            return Err(error);
+        }
+    };
     let domain = sandbox_domain;
     let waker = control.waker();
-    let api = soulbox_api::router(control, ApiConfig { domain });
-
     let (watched, stopping) = (Arc::clone(&node), Arc::clone(&node));
+    let sampler = Sampler::default();
+    let sampling = sampler
+        .clone()
+        .run(Arc::clone(&machine), config.data_dir.clone());
+    let (operated, builds) = (Arc::clone(&node), Arc::clone(&control));
+    let ready = opened
+        .store
+        .clone()
+        .map(|store| health::checks(store, Arc::clone(&node)));
+    let api = soulbox_api::router(control, ApiConfig { domain });
     let parts = Parts {
         node,
         api,
@@ -97,11 +115,41 @@ pub(crate) async fn assemble(
             oom_kills: watched.oom_kills(),
         })),
         slots: Some(slots(machine)),
+        operations: Some(Arc::new(move || Operations {
+            node: operated.node_stats(),
+            builds: builds.build_stats(),
+            snapshots: operated.snapshots().len() as u64,
+            sampled: sampler.latest(),
+        })),
+        sampling: Some(Box::pin(sampling)),
+        ready,
+        operator,
         limits: ConnectionLimits::of_this_process(),
         stop: Box::new(move || stopping.close_admission()),
         close: Box::pin(opened.close()),
     };
     Ok((parts, key))
+}
+
+/// `None` where a part of the server is not there.
+fn listen_to_the_operator(
+    config: &Config,
+    opened: &Opened,
+) -> anyhow::Result<Option<(Operator, LiveSource)>> {
+    let (Some(node), Some(store), Some(builder)) = (&opened.node, &opened.store, &opened.builder)
+    else {
+        return Ok(None);
+    };
+    let source = LiveSource {
+        data_dir: config.data_dir.clone(),
+        node: Arc::clone(node),
+        store: store.clone(),
+        volumes: Arc::clone(&opened.volumes),
+        builder: Arc::clone(builder),
+    };
+    let operator = Operator::bind(&config.data_dir)
+        .context("could not make the operator's socket in the data folder")?;
+    Ok(Some((operator, source)))
 }
 
 /// What sandboxes are made of.
@@ -154,7 +202,8 @@ async fn open_rest(
     check_stop(stop)?;
     prune_layers(config, &templates).await;
 
-    let builds = build_config(config, &programs, &template, templates, &node).await?;
+    let (builds, builder) = build_config(config, &programs, &template, templates, &node).await?;
+    opened.builder = Some(builder);
     let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
         .await
         .context("could not open the database")?;
@@ -200,7 +249,7 @@ async fn build_config(
     base: &Template,
     templates: Arc<Templates>,
     node: &Arc<LocalNode>,
-) -> anyhow::Result<BuildConfig> {
+) -> anyhow::Result<(BuildConfig, Arc<Builder>)> {
     let mirrors = config.registry_mirrors.iter();
     let images = ImageConfig {
         mirrors: mirrors
@@ -231,11 +280,13 @@ async fn build_config(
     let tenant = SERVER_TENANT.parse()?;
     builtins.hand_over(&builder, &tenant).await?;
     let logs = config.data_dir.join("templates/logs");
-    Ok(BuildConfig {
+    let builder = Arc::new(builder);
+    let builds = BuildConfig {
         parallel: config.parallel_builds,
         builtins: builtins.definitions,
-        ..BuildConfig::new(Arc::new(builder), templates, logs)
-    })
+        ..BuildConfig::new(Arc::clone(&builder) as _, templates, logs)
+    };
+    Ok((builds, builder))
 }
 
 /// What sandboxes trust, when the host has more than its distribution ships.

@@ -12,6 +12,7 @@ use soulbox_types::Secret;
 
 use crate::suggest::of_another_program;
 
+mod backup;
 mod bench;
 mod copies;
 mod create;
@@ -31,6 +32,7 @@ mod template;
 mod trust;
 mod values;
 
+pub(crate) use backup::{BackupArgs, RestoreArgs};
 pub(crate) use bench::BenchArgs;
 pub(crate) use copies::{
     ForkArgs, SnapshotCommand, SnapshotCreateArgs, SnapshotListArgs, SnapshotRemoveArgs,
@@ -176,6 +178,8 @@ Examples:
         #[command(subcommand)]
         command: KeyCommand,
     },
+    Backup(BackupArgs),
+    Restore(RestoreArgs),
     Bench(Box<BenchArgs>),
     /// The server of a bench
     #[command(name = soulbox_bench::SERVER_COMMAND, hide = true)]

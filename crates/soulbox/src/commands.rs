@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::{args::Command, output, report, sandbox::Interrupted};
 
 mod attach;
+mod backup;
 mod bench;
 mod completions;
 mod cp;
@@ -110,6 +111,8 @@ pub(crate) async fn dispatch(command: Command, service_manager: Option<OsString>
         Command::Secret { command } => secret::run(&command).await,
         Command::Template { command } => template::run(&command).await,
         Command::Key { command } => key::run(&command).await,
+        Command::Backup(args) => backup::back_up(args).await,
+        Command::Restore(args) => backup::restore(args).await,
         Command::Bench(args) => bench::run(&args).await,
         Command::BenchServer(args) => bench::serve(*args).await,
         Command::Install(args) => install::install(args).await,

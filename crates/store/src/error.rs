@@ -55,6 +55,10 @@ pub enum Error {
          connections are busy"
     )]
     NoConnection,
+    #[error(
+        "the database is PostgreSQL, which is not copied here: use pg_dump, while no server runs"
+    )]
+    NotAFile,
     /// Perhaps it was written.
     #[error("the database gave no answer within {} s", .0.as_secs())]
     NoAnswer(Duration),

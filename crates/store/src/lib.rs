@@ -142,6 +142,34 @@ impl Store {
         }
     }
 
+    /// Writes a copy of the whole database, as it is at one moment, to a new file. Readers and
+    /// writers go on meanwhile. [`Error::NotAFile`] where the database is PostgreSQL.
+    pub async fn copy_to(&self, path: &Path) -> Result<()> {
+        let Pool::Sqlite(pool) = &self.pool else {
+            return Err(Error::NotAFile);
+        };
+        sqlx::query("VACUUM INTO ?")
+            .bind(path.to_string_lossy().into_owned())
+            .execute(pool)
+            .await?;
+        Ok(())
+    }
+
+    /// Whether the database answers, and would let somebody write. Nothing is written.
+    pub async fn ping(&self) -> Result<()> {
+        match &self.pool {
+            Pool::Sqlite(pool) => {
+                let writing = pool.begin_with("BEGIN IMMEDIATE").await?;
+                writing.rollback().await?;
+            }
+            Pool::Postgres(pool) => {
+                let asked = async { Ok(sqlx::query("SELECT 1").fetch_one(pool).await?) };
+                drop(postgres::bounded(asked).await?);
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the pool, after what is under way. SQLite writes its log back into its file.
     pub async fn close(&self) {
         self.pool.close().await;

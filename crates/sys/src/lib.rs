@@ -4,6 +4,7 @@
 //! - [`clone`]: a new process in new namespaces
 //! - [`deaths_for_lack_of_memory`]: what the kernel counts of its killing
 //! - [`exec`]: executing an open file, closing descriptors
+//! - [`freeze`]: a file system that stands still
 //! - [`idmap`]: mounts whose ids are shifted
 //! - [`loopdev`]: a file as a block device that frees itself
 //! - [`namespace_owner`], [`enter_new_network`]: who pays for what is counted per user; a network apart
@@ -15,6 +16,7 @@
 pub mod clone;
 mod environment;
 pub mod exec;
+pub mod freeze;
 pub mod idmap;
 mod local_socket;
 pub mod loopdev;

@@ -4,12 +4,14 @@
 use std::{
     fs::{File, OpenOptions},
     io,
+    mem::MaybeUninit,
     os::fd::AsRawFd,
     path::PathBuf,
 };
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// Others race for the same free device; each loss costs some microseconds.
@@ -42,6 +44,23 @@ struct LoopConfig {
     block_size: u32,
     info: LoopInfo64,
     reserved: [u64; 8],
+}
+
+/// The device and the inode of the file that a loop device stands on; `None`: of none.
+pub fn backing_file(device: &File) -> io::Result<Option<(u64, u64)>> {
+    let mut info = MaybeUninit::<LoopInfo64>::zeroed();
+    // SAFETY: the kernel fills the structure, which is as large as it expects.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) };
+    if result < 0 {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENXIO) => Ok(None),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: every value of it is valid, zeros too.
+    let info = unsafe { info.assume_init() };
+    Ok(Some((info.device, info.inode)))
 }
 
 /// An attached loop device. It goes away when this is dropped and nothing has it mounted.

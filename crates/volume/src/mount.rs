@@ -68,7 +68,7 @@ pub(crate) fn has_mounts(folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-fn is_mounted(target: &Path) -> io::Result<bool> {
+pub(crate) fn is_mounted(target: &Path) -> io::Result<bool> {
     let above = target.parent().unwrap_or(target);
     Ok(fs::metadata(target)?.dev() != fs::metadata(above)?.dev())
 }

@@ -9,6 +9,7 @@ use std::{
 use fs_err as fs;
 use parking_lot::Mutex;
 use soulbox_durable as durable;
+use soulbox_sys::freeze::{self, FrozenFileSystem};
 
 use crate::{
     Content, Error, Result,
@@ -138,6 +139,36 @@ impl Volumes {
         Ok(content)
     }
 
+    /// The ids of all that are whole.
+    pub fn ids(&self) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(Error::io("list the volumes"))? {
+            let name = entry.map_err(Error::io("list the volumes"))?.file_name();
+            if let Some(id) = name.to_str()
+                && self.folder_of(id).is_ok()
+            {
+                ids.push(id.to_owned());
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// Where the image of a volume is.
+    pub fn image(&self, id: &str) -> Result<PathBuf> {
+        Ok(self.folder_of(id)?.join(IMAGE))
+    }
+
+    /// Copies the image of a volume as it is at one moment. Whoever writes into it waits while what
+    /// changed during the copy is copied again.
+    pub fn capture(&self, id: &str, target: &Path) -> Result<()> {
+        let image = self.image(id)?;
+        // Held, so that it stays mounted.
+        let _content = self.content(id)?;
+        let failed = Error::io("copy the volume");
+        capture(&image, &self.folder_of(id)?.join(DISK), target).map_err(failed)
+    }
+
     /// Unmounts everything, also what an earlier server was killed over. Sandboxes keep what they have; the next server finds it again.
     pub fn close(&self) {
         let slots: Vec<_> = self.slots.lock().drain().collect();
@@ -180,9 +211,38 @@ impl Volumes {
                 && mount::has_mounts(&path)?
             {
                 self.slot(id);
+                thaw(&path, id)?;
             }
         }
         Ok(())
+    }
+}
+
+/// A server may have been killed while it copied this one: nobody else would let it go on.
+fn thaw(folder: &Path, id: &str) -> io::Result<()> {
+    let disk = fs::File::open(folder.join(DISK))?;
+    if mount::is_mounted(&folder.join(DISK))? && freeze::thaw(disk.file())? {
+        tracing::warn!(
+            volume = id,
+            "it stood still since a backup was cut short; it goes on"
+        );
+    }
+    Ok(())
+}
+
+fn capture(image: &Path, mounted: &Path, target: &Path) -> io::Result<()> {
+    let folder = fs::File::open(mounted)?;
+    let shares = soulbox_sparse::share_blocks(image, target)?;
+    if !shares {
+        // Most of what is to be written is written while others still write.
+        rustix::fs::syncfs(folder.file())?;
+        soulbox_sparse::copy_sparse(image, target)?;
+    }
+    let _frozen = FrozenFileSystem::freeze(folder.into_parts().0.into())?;
+    if shares {
+        soulbox_sparse::share_blocks(image, target).map(drop)
+    } else {
+        soulbox_sparse::copy_differences(image, target)
     }
 }
 

@@ -34,6 +34,14 @@ impl Queue {
         self.inner.lock().all_taken() >= self.limit
     }
 
+    /// How many are under way, and how many wait.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        let waiting = inner.waiting.iter();
+        let waiting = waiting.filter(|(_, sender)| !sender.is_closed()).count();
+        (inner.all_taken(), waiting)
+    }
+
     /// Waits for a permit. Whoever stops waiting leaves the queue.
     pub(crate) async fn enter(self: &Arc<Self>, tenant: &TenantId) -> Permit {
         let (sender, receiver) = oneshot::channel();

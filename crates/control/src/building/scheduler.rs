@@ -16,6 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
 use super::{
+    ended::{BuildStats, EndedBuilds},
     log::{LogEnd, LogWriter},
     queue::Queue,
     templates::{BuildHold, TemplateCatalog},
@@ -37,6 +38,7 @@ pub(crate) struct BuildScheduler {
     queue: Arc<Queue>,
     running: Mutex<HashMap<String, Running>>,
     tasks: TaskTracker,
+    ended: EndedBuilds,
     /// The server ends: what runs is interrupted, and goes on at the next start.
     stop: CancellationToken,
 }
@@ -98,8 +100,14 @@ impl BuildScheduler {
             snapshots: Arc::clone(snapshots),
             running: Mutex::default(),
             tasks: TaskTracker::new(),
+            ended: EndedBuilds::default(),
             stop,
         })
+    }
+
+    pub(crate) fn stats(&self) -> BuildStats {
+        let (running, waiting) = self.queue.counts();
+        self.ended.stats(running, waiting)
     }
 
     pub(crate) fn log_file(&self, build: &str) -> PathBuf {
@@ -281,6 +289,7 @@ impl BuildScheduler {
             // The next start runs it again, out of its cache.
             tracing::error!(build = build.id, error = %Chain(&error), "could not record the end of a build");
         }
+        self.ended.count(build, reason.as_ref(), at);
         self.templates.change(&build.template, &build.id, |row| {
             row.status = reason
                 .as_ref()

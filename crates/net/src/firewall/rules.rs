@@ -191,7 +191,7 @@ table inet {table} {{
         ct state invalid counter drop
         iifgroup {RULED_GROUP} ct state new jump ruling
         ct state new add @flows {{ ip saddr ct count over {FLOWS} }} goto refuse
-        accept
+        counter accept
     }}
     chain ruling {{
         ip saddr != @ruled counter drop
@@ -201,7 +201,7 @@ table inet {table} {{
         meta l4proto {{ {WITH_PORTS} }} ip saddr . ip daddr . th dport @deny_ports goto refuse
     }}
     chain entering {{
-        ct state established,related accept
+        ct state established,related counter accept
         counter drop
     }}
     chain names {{

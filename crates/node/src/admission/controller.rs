@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionConfig, Ask, Resource,
+    AdmissionConfig, Ask, Level, Resource,
     estimate::Estimates,
     ledger::{FRESH, Ledger, Need, Verdict},
     resource::Shortage,
@@ -131,6 +131,15 @@ impl AdmissionController {
 
     pub(crate) fn close(&self) {
         self.closed.cancel();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    /// At the last look.
+    pub(crate) fn levels(&self) -> Vec<Level> {
+        self.ledger.lock().levels().to_vec()
     }
 
     pub(super) fn waiting(&self) -> u64 {

@@ -109,6 +109,10 @@ impl Ledger {
         }
     }
 
+    pub(super) fn levels(&self) -> &[Level] {
+        &self.reading.levels
+    }
+
     pub(super) fn looked(&mut self, reading: Reading, before: Before) {
         self.reading = reading;
         self.taken = before.at;

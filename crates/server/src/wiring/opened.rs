@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use soulbox_build::Builder;
 use soulbox_control::{Control, volume::Volumes};
 use soulbox_machine::Machine;
 use soulbox_node::LocalNode;
@@ -19,6 +20,7 @@ pub(super) struct Opened {
     pub(super) node: Option<Arc<LocalNode>>,
     pub(super) store: Option<Store>,
     pub(super) control: Option<Arc<Control>>,
+    pub(super) builder: Option<Arc<Builder>>,
 }
 
 impl Opened {
@@ -29,6 +31,7 @@ impl Opened {
             node: None,
             store: None,
             control: None,
+            builder: None,
         }
     }
 
@@ -40,6 +43,7 @@ impl Opened {
             node,
             store,
             control,
+            builder: _,
         } = self;
         if let Some(node) = &node {
             node.close_admission();

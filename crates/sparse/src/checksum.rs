@@ -9,14 +9,15 @@ use rustix::{
 
 const BLOCK: usize = 64 << 10;
 
-pub(crate) struct Checksum {
-    pub(crate) hex: String,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checksum {
+    pub hex: String,
     /// What is not zero, in whole blocks.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// BLAKE3 over the file's length and every block that is not all zero, with its position.
-pub(crate) fn checksum(path: &Path) -> io::Result<Checksum> {
+pub fn checksum(path: &Path) -> io::Result<Checksum> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     let mut hash = blake3::Hasher::new();
