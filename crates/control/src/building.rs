@@ -12,6 +12,7 @@
 //! # Layout
 //! - `request`, `definition`, `stages`, `start`, `files`: what tenants do
 //! - `scheduler`, `queue`, `log`: how a build runs
+//! - `patience`, `progress`: who waits for a build, and what they are told
 //! - `templates`: all templates in memory; `publish`: who may use them
 //! - `builtin`: the server's own; `garbage`: what goes
 
@@ -20,6 +21,8 @@ mod definition;
 mod files;
 mod garbage;
 mod log;
+mod patience;
+mod progress;
 mod publish;
 mod queue;
 mod request;
@@ -33,6 +36,7 @@ pub use self::{
     definition::{BaseDefinition, BuildDefinition, StageDefinition},
     files::{FileLink, UploadTicket},
     log::{BuildLogEntry, BuildLogPage},
+    patience::Wait,
     publish::Published,
     request::{Asked, BuildRequest},
     start::BuildInfo,

@@ -61,7 +61,7 @@ pub use self::{
     broken::BrokenSandbox,
     building::{
         Asked, BaseDefinition, BuildDefinition, BuildInfo, BuildLogEntry, BuildLogPage,
-        BuildRequest, FileLink, Published, SERVER_TENANT, StageDefinition, UploadTicket,
+        BuildRequest, FileLink, Published, SERVER_TENANT, StageDefinition, UploadTicket, Wait,
     },
     config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,

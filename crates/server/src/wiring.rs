@@ -154,7 +154,14 @@ async fn open_rest(
     check_stop(stop)?;
     prune_layers(config, &templates).await;
 
-    let builds = build_config(config, &programs, &template, templates, &node).await?;
+    let builds = build_config(
+        config,
+        &programs,
+        &Arc::new(template.clone()),
+        templates,
+        &node,
+    )
+    .await?;
     let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
         .await
         .context("could not open the database")?;
@@ -197,7 +204,7 @@ async fn open_rest(
 async fn build_config(
     config: &Config,
     programs: &Programs,
-    base: &Template,
+    base: &Arc<Template>,
     templates: Arc<Templates>,
     node: &Arc<LocalNode>,
 ) -> anyhow::Result<BuildConfig> {
@@ -219,12 +226,13 @@ async fn build_config(
     };
     let (folder, node) = (config.data_dir.join("images"), Arc::clone(node));
     let (known, programs, limits) = (Arc::clone(&templates), programs.clone(), config.limits);
+    let (definitions, host) = (config.definitions.clone(), Arc::clone(base));
     let (builder, builtins) = tokio::task::spawn_blocking(move || {
         let images = ImageStore::open(folder, images).context("could not open the images")?;
         let builder = Builder::open(builder, node, known, Arc::new(images))
             .context("could not open the templates' folder")?;
-        let builtins =
-            BuiltIns::load(&programs, limits).context("could not read the built-in templates")?;
+        let builtins = BuiltIns::load(&programs, limits, definitions.as_deref(), &host)
+            .context("could not read the built-in templates")?;
         anyhow::Ok((builder, builtins))
     })
     .await??;
@@ -233,6 +241,7 @@ async fn build_config(
     let logs = config.data_dir.join("templates/logs");
     Ok(BuildConfig {
         parallel: config.parallel_builds,
+        patience: config.build_wait,
         builtins: builtins.definitions,
         ..BuildConfig::new(Arc::new(builder), templates, logs)
     })

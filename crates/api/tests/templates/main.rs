@@ -37,6 +37,7 @@ fn agent() -> Vec<BuiltIn> {
         steps: Vec::new(),
         start: None,
         ready: None,
+        seconds: Vec::new(),
     }]
 }
 
