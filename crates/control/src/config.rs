@@ -84,6 +84,8 @@ pub struct BuiltIn {
     pub limits: Limits,
     pub base: Base,
     pub steps: Vec<Step>,
+    /// Of its steps, what may be done at the same time: `soulbox_build::Stage`.
+    pub lanes: Vec<Option<String>>,
     pub start: Option<String>,
     pub ready: Option<String>,
     /// About how long the base, each step and the end take: for those who wait.

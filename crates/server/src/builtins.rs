@@ -125,6 +125,7 @@ impl BuiltIns {
             |parent| parent.seconds.clone(),
         );
         let end_seconds = seconds.pop().unwrap_or(0);
+        let mut lanes = parent.map_or_else(Vec::new, |parent| parent.lanes.clone());
         let inherited = |own: Option<String>, of: fn(&BuiltIn) -> Option<String>| {
             own.or_else(|| parent.and_then(of))
         };
@@ -144,9 +145,11 @@ impl BuiltIns {
                 pairs.flat_map(<[_; 2]>::from).collect(),
             ));
             seconds.push(0);
+            lanes.push(None);
         }
         for each in definition.steps {
             seconds.push(each.seconds());
+            lanes.push(each.lane());
             steps.push(self.step(each, source, programs)?);
         }
         seconds.push(definition.end_seconds.unwrap_or(end_seconds));
@@ -158,13 +161,14 @@ impl BuiltIns {
             Base::Template(host) => format!("{} {:?}", host.build_id, host.id),
             other => format!("{other:?}"),
         };
-        let shape = format!("{shape} {steps:?} {start:?} {ready:?} {limits:?}");
+        let shape = format!("{shape} {steps:?} {lanes:?} {start:?} {ready:?} {limits:?}");
         self.definitions.push(BuiltIn {
             name,
             version: hex::encode(&Sha256::digest(shape)[..10]),
             limits,
             base,
             steps,
+            lanes,
             start,
             ready,
             seconds,
@@ -188,6 +192,7 @@ impl BuiltIns {
                 dest,
                 owner,
                 mode,
+                ..
             } => {
                 let (src, files) = contents(&from, source, programs)?;
                 let archive = pack(&files).context("could not pack a built-in template's files")?;

@@ -35,6 +35,7 @@ fn agent() -> Vec<BuiltIn> {
             packages: Vec::new(),
         },
         steps: Vec::new(),
+        lanes: Vec::new(),
         start: None,
         ready: None,
         seconds: Vec::new(),

@@ -263,6 +263,7 @@ fn job(built: &Built, row: BuildRow, definition: BuiltIn, resumed: bool) -> Job 
     let stage = Stage {
         base: definition.base,
         steps: definition.steps,
+        lanes: definition.lanes,
     };
     Job {
         row,

@@ -11,6 +11,7 @@ fn agent(version: &str) -> BuiltIn {
             packages: vec!["git".into()],
         },
         steps: vec![run("true")],
+        lanes: Vec::new(),
         start: None,
         ready: None,
         seconds: vec![30, 60, 10],

@@ -51,6 +51,8 @@ pub(super) enum StepDefinition {
         args: Vec<String>,
         #[serde(default)]
         seconds: u32,
+        /// Steps with lanes run at the same time, lane by lane.
+        lane: Option<String>,
     },
     Env {
         args: Vec<String>,
@@ -68,6 +70,7 @@ pub(super) enum StepDefinition {
         owner: String,
         #[serde(default)]
         mode: String,
+        lane: Option<String>,
     },
 }
 
@@ -89,6 +92,13 @@ impl BaseDefinition {
 }
 
 impl StepDefinition {
+    pub(super) fn lane(&self) -> Option<String> {
+        match self {
+            Self::Run { lane, .. } | Self::Copy { lane, .. } => lane.clone(),
+            _ => None,
+        }
+    }
+
     pub(super) fn seconds(&self) -> u32 {
         match self {
             Self::Run { seconds, .. } => *seconds,
