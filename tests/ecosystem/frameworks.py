@@ -11,6 +11,7 @@ HTTPS_ONLY = Limit("plain", "ports", "certificate", (
 FRAMEWORKS: tuple[Entry, ...] = (
     Entry(("@e2b/cli@2.19.0",), "cli.mjs"),
     Entry(("e2b-desktop==2.7.2",), "desktop.py", templates=("desktop",)),
+    Entry(("@e2b/desktop@2.4.0",), "desktop.mjs", templates=("desktop",)),
     Entry(("openai-agents[e2b]==0.24.0",), "openai_agents.py"),
     Entry(("@openai/agents-extensions@0.18.0", "@openai/agents@0.18.0", "e2b@2.51.0"), "openai_agents.mjs"),
     Entry(("langchain-e2b==0.0.6",), "langchain_e2b_backend.py"),

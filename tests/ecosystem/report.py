@@ -14,8 +14,8 @@ Published packages that speak E2B's protocol, each in an environment of its own,
 
 - **plain**: the file `env` of the data folder (`E2B_API_URL` and `E2B_SANDBOX_URL`); **domain**: `env.tls` (`E2B_DOMAIN` over
   TLS). `*.localhost` resolves to this machine, as with `soulbox dns`.
-- With an old lock file, use the domain mode: it works with every version here. The plain mode wants PyPI `e2b` 2.7, npm `e2b`
-  2.8, and for `run_code` PyPI `e2b-code-interpreter` 2.9 or npm `@e2b/code-interpreter` 2.7.
+- With an old lock file, use the domain mode: it works with every version here. The plain mode wants PyPI `e2b` 2.7, npm `e2b` 2.8,
+  and for `run_code` PyPI `e2b-code-interpreter` 2.9 or npm `@e2b/code-interpreter` 2.7.
 - PyPI `e2b` means `Sandbox` and `AsyncSandbox`: both must pass.
 - **create** with metadata and variables; **commands** with output, errors, variables, in the background; **failing command**:
   exit code and output of one that fails; **files**: write, read, bytes, list, rename, remove, the error for one that is missing;

@@ -125,6 +125,23 @@ impl StageState {
         self.leases.push(done.lease);
     }
 
+    /// What several made out of this at the same time, as if one after the other.
+    pub(crate) fn joined(&self, lanes: Vec<Self>) -> Self {
+        let mut joined = self.clone();
+        let keys: Vec<_> = lanes.iter().map(|lane| lane.key.as_str()).collect();
+        joined.key = self.key.then(&[&["lanes"], &*keys].concat());
+        for lane in lanes {
+            for (all, own) in joined.overlays.iter_mut().zip(&lane.overlays) {
+                let below = self.overlays.iter().find(|o| o.target == own.target);
+                let below = below.map_or(0, |overlay| overlay.lower.len());
+                let new = own.lower.len().saturating_sub(below);
+                all.lower.splice(0..0, own.lower[..new].iter().cloned());
+            }
+            joined.leases.extend(lane.leases);
+        }
+        joined
+    }
+
     /// Of the mount point with the most layers.
     pub(crate) fn layer_count(&self) -> usize {
         let heights = self.overlays.iter().map(|overlay| overlay.lower.len());

@@ -6,7 +6,7 @@
 //! - `builds`: the interface to the control plane; `builder`: its implementation
 //! - `request`: what is to be built; `outcome`: the result of a build; `config`: paths and limits
 //! - `pipeline`: a build from its first stage to its template; `base`: what a stage starts from;
-//!   `step`: one step; `finalize`: the last part
+//!   `lanes`: which steps run at the same time; `step`: one step; `finalize`: the last part
 //! - `job`: one running build; `step_sandbox`: the sandbox of a step; `scripts`: what runs as root
 //!   in it
 //! - `key`, `step_cache`: the cache; `files`, `reserve`: uploads; `lease`, `garbage`: what may be
@@ -27,6 +27,7 @@ mod finalize;
 mod garbage;
 mod job;
 mod key;
+mod lanes;
 mod lease;
 mod outcome;
 mod pipeline;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use soulbox_template::Template;
 
 use crate::{
-    Base, BuildFailure, CopySource, Stage, base, finalize,
+    Base, BuildFailure, CopySource, Stage, Step, base, finalize,
     job::{Job, StageState},
+    lanes,
     problem::Problem,
     step::StageRunner,
 };
@@ -64,8 +66,7 @@ async fn run_stage(
     let stage_state = base::prepare(job, &stage.base, stage_states, job.request.force, &step_log)
         .await
         .map_err(|problem| problem.into_failure("base", build))?;
-    let mut steps = StageRunner::new(job, stage_states, stage_state, job.request.force);
-    for (step, number) in stage.steps.iter().zip(1..) {
+    let apply = async |steps: &mut StageRunner<'_>, step: &Step, number: usize| {
         let (name, prefix) = of_step(number);
         job.reach(&name);
         let step_log = job.step_log(&name, &prefix);
@@ -77,7 +78,27 @@ async fn run_stage(
                 other => other,
             };
             problem.into_failure(&name, build)
-        })?;
+        })
+    };
+    let mut steps = StageRunner::new(job, stage_states, stage_state, job.request.force);
+    for group in lanes::groups(stage) {
+        match &group[..] {
+            [alone] => {
+                for &(number, step) in alone {
+                    apply(&mut steps, step, number).await?;
+                }
+            }
+            several => {
+                let run = several.iter().map(async |lane| {
+                    let mut steps = steps.beside();
+                    for &(number, step) in lane {
+                        apply(&mut steps, step, number).await?;
+                    }
+                    Ok(steps.stage_state)
+                });
+                steps.join(try_join_all(run).await?);
+            }
+        }
     }
     Ok(steps.stage_state)
 }
@@ -114,7 +135,7 @@ fn needed(stages: &[Stage]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Step, StepKind};
+    use crate::StepKind;
 
     fn stage(base: Base, from: &[usize]) -> Stage {
         let steps = from.iter().map(|source| Step {
@@ -127,6 +148,7 @@ mod tests {
         Stage {
             base,
             steps: steps.collect(),
+            lanes: Vec::new(),
         }
     }
 

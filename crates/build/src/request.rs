@@ -29,6 +29,10 @@ pub struct BuildRequest {
 pub struct Stage {
     pub base: Base,
     pub steps: Vec<Step>,
+    /// Of the first steps, each: what it belongs to of that which may be done at the same time, if it
+    /// does. Steps that follow each other and all have a lane are run lane by lane, each lane from the
+    /// same files; what they change must not be the same. Only for definitions of the server's own.
+    pub lanes: Vec<Option<String>>,
 }
 
 /// What a stage starts from.

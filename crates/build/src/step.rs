@@ -58,6 +58,18 @@ impl<'a> StageRunner<'a> {
         }
     }
 
+    /// For steps that are run at the same time as others, from the same files.
+    pub(crate) fn beside(&self) -> Self {
+        let stage_state = self.stage_state.clone();
+        Self::new(self.job, self.stages, stage_state, self.forced)
+    }
+
+    /// What those made counts from now on.
+    pub(crate) fn join(&mut self, lanes: Vec<StageState>) {
+        self.stage_state = self.stage_state.joined(lanes);
+        self.sandbox = None;
+    }
+
     pub(crate) async fn apply(&mut self, step: &Step, step_log: &StepLog) -> Result<()> {
         self.forced |= step.force;
         let label = label(step);

@@ -12,6 +12,7 @@
 //! # Layout
 //! - `request`, `definition`, `stages`, `start`, `files`: what tenants do
 //! - `scheduler`, `queue`, `log`: how a build runs; `ended`: how many ended, and how
+//! - `patience`, `progress`: who waits for a build, and what they are told
 //! - `templates`: all templates in memory; `publish`: who may use them
 //! - `builtin`: the server's own; `garbage`: what goes
 
@@ -21,6 +22,8 @@ mod ended;
 mod files;
 mod garbage;
 mod log;
+mod patience;
+mod progress;
 mod publish;
 mod queue;
 mod request;
@@ -35,6 +38,7 @@ pub use self::{
     ended::{BuildStats, EndedBuildStats},
     files::{FileLink, UploadTicket},
     log::{BuildLogEntry, BuildLogPage},
+    patience::Wait,
     publish::Published,
     request::{Asked, BuildRequest},
     start::BuildInfo,

@@ -44,11 +44,9 @@ pub struct BuildConfig {
     pub max_limits: Limits,
     /// The longest that a build may run.
     pub max_duration: Duration,
-    /// How long a create waits for a template of the server's own to be built. Clients give one
-    /// request 60 s and, told to try again, wait as long as the answer says if that leaves time: so
-    /// this and that pause together are no less than 60 s, and what they show at the end is our text
-    /// and not their own timeout.
-    pub patience: Duration,
+    /// How long a create waits for a template of the server's own to be built: of clients that do
+    /// not say how long they wait, and the most of those that do. `None`: as long as its client.
+    pub patience: Option<Duration>,
     /// Templates that the server can build by itself, for everybody.
     pub builtins: Vec<BuiltIn>,
 }
@@ -70,7 +68,7 @@ impl BuildConfig {
                 ..Limits::default()
             },
             max_duration: Duration::from_hours(2),
-            patience: Duration::from_secs(50),
+            patience: None,
             builtins: Vec::new(),
         }
     }
@@ -86,8 +84,12 @@ pub struct BuiltIn {
     pub limits: Limits,
     pub base: Base,
     pub steps: Vec<Step>,
+    /// Of its steps, what may be done at the same time: `soulbox_build::Stage`.
+    pub lanes: Vec<Option<String>>,
     pub start: Option<String>,
     pub ready: Option<String>,
+    /// About how long the base, each step and the end take: for those who wait.
+    pub seconds: Vec<u32>,
 }
 
 /// A template that the server itself brings along. It has no owner.

@@ -77,7 +77,7 @@ impl Control {
     ) -> Result<Access> {
         let (volumes, claim) = self.resolve_mounts(tenant, &request.volume_mounts).await?;
         request.check()?;
-        let origin = self.origin_when_built(tenant, &request.template).await?;
+        let origin = self.origin_when_built(tenant, &request).await?;
         let mut plan = self.plan(tenant, request, origin)?;
         plan.spec.volumes = volumes;
         let control = Arc::clone(self);
@@ -90,11 +90,17 @@ impl Control {
     }
 
     /// A template of the server's own is built when it is first wanted.
-    async fn origin_when_built(self: &Arc<Self>, tenant: &Tenant, text: &str) -> Result<Origin> {
+    async fn origin_when_built(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        request: &CreateRequest,
+    ) -> Result<Origin> {
+        let text = &request.template;
         match self.origin(tenant, text) {
             Err(Error::TemplateNotBuilt(name)) => {
-                let patience = self.scheduler()?.config.patience;
-                self.await_builtin(&name, patience).await?;
+                let operator = self.scheduler()?.config.patience;
+                self.await_builtin(&name, request.wait.within(operator))
+                    .await?;
                 self.origin(tenant, text)
             }
             Ok(origin) => {

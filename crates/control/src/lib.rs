@@ -62,7 +62,7 @@ pub use self::{
     building::{
         Asked, BaseDefinition, BuildDefinition, BuildInfo, BuildLogEntry, BuildLogPage,
         BuildRequest, BuildStats, EndedBuildStats, FileLink, Published, SERVER_TENANT,
-        StageDefinition, UploadTicket,
+        StageDefinition, UploadTicket, Wait,
     },
     config::{BuildConfig, BuiltIn, ControlConfig, TemplateInfo},
     control::Control,

@@ -7,7 +7,7 @@ use soulbox_types::{
     limits::{MAX_CPUS, MAX_DISK_MIB, MAX_MEMORY_MIB, MIN_DISK_MIB, MIN_MEMORY_MIB},
 };
 
-use crate::{Error, IdempotencyKey, Result};
+use crate::{Error, IdempotencyKey, Result, Wait};
 
 /// Keys and values together, for metadata and for the environment each. Both travel with every
 /// answer or every process.
@@ -31,6 +31,8 @@ pub struct CreateRequest {
     pub resources: Resources,
     pub volume_mounts: Vec<MountRequest>,
     pub idempotency: Option<IdempotencyKey>,
+    /// For a template of the server's own that has to be built first.
+    pub wait: Wait,
 }
 
 /// A volume, by its name, and where it shall be.

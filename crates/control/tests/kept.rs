@@ -16,7 +16,7 @@ use std::{
 
 use soulbox_control::{
     Control, ControlConfig, CreateRequest, Error, EventFilter, LifecycleRequest, MountRequest,
-    Resources, TemplateInfo, Tenant, volume::Volumes,
+    Resources, TemplateInfo, Tenant, Wait, volume::Volumes,
 };
 use soulbox_runtime::{Node, Remedy};
 use soulbox_store::{Error as StoreError, Store};
@@ -90,6 +90,7 @@ fn request() -> CreateRequest {
         resources: Resources::default(),
         volume_mounts: Vec::new(),
         idempotency: None,
+        wait: Wait::Usual(Duration::from_secs(10)),
     }
 }
 

@@ -1,67 +1,28 @@
-//! The templates that the server brings along as definitions (`templates/` in the repository).
+//! The templates that the server brings along as definitions (`templates/` in the repository), and
+//! those that its operator has in a folder of the same form.
 //!
 //! A definition that stands on another one is flattened: both then share their steps through the
 //! builder's cache, and neither waits for the other.
 
 mod definition;
+mod source;
 mod values;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use soulbox_build::{Base, Builds, Step, StepKind};
 use soulbox_control::{BuiltIn, Control};
 use soulbox_guest_programs::Programs;
+use soulbox_template::Template;
 use soulbox_types::{Chain, Limits, TenantId};
 
 use definition::{BaseDefinition, Definition, StepDefinition};
+use source::{SOURCES, Source};
 use values::{Values, fill};
-
-/// A definition's text, and the files that it names.
-struct Source {
-    text: &'static str,
-    files: &'static [(&'static str, &'static [u8])],
-}
-
-macro_rules! text {
-    ($path:literal) => {
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../templates/",
-            $path
-        ))
-    };
-}
-
-/// Each after those that it stands on.
-const SOURCES: [Source; 5] = [
-    Source {
-        text: text!("base-debian/template.toml"),
-        files: &[],
-    },
-    Source {
-        text: text!("agent/template.toml"),
-        files: &[],
-    },
-    Source {
-        text: text!("code-interpreter-slim/template.toml"),
-        files: &[(
-            "requirements.txt",
-            text!("code-interpreter-slim/requirements.txt").as_bytes(),
-        )],
-    },
-    Source {
-        text: text!("code-interpreter-v1/template.toml"),
-        files: &[],
-    },
-    Source {
-        text: text!("desktop/template.toml"),
-        files: &[],
-    },
-];
 
 /// What the server can build by itself, and the archives that the steps copy from.
 #[derive(Debug, Default)]
@@ -73,11 +34,39 @@ pub(crate) struct BuiltIns {
 }
 
 impl BuiltIns {
-    /// Blocking: reads programs.
-    pub(crate) fn load(programs: &Programs, default: Limits) -> anyhow::Result<Self> {
+    /// Blocking: reads programs and definitions. `folder`: the operator's own; `host`: what `base` is.
+    pub(crate) fn load(
+        programs: &Programs,
+        default: Limits,
+        folder: Option<&Path>,
+        host: &Arc<Template>,
+    ) -> anyhow::Result<Self> {
         let mut loaded = Self::default();
-        for source in &SOURCES {
-            loaded.add(source, programs, default)?;
+        for source in SOURCES {
+            loaded.add(
+                &Definition::read(&source)?,
+                &source,
+                programs,
+                default,
+                host,
+            )?;
+        }
+        if let Some(folder) = folder {
+            let mut waiting = Vec::new();
+            for source in source::in_folder(folder)? {
+                waiting.push((Definition::read(&source)?, source));
+            }
+            while !waiting.is_empty() {
+                // Each after the one that it stands on, whatever their names.
+                let next = waiting.iter().position(|(definition, _)| {
+                    let below = definition.base.template();
+                    !waiting.iter().any(|(other, _)| Some(&*other.name) == below)
+                });
+                let next = next.context("the definitions stand on each other in a circle")?;
+                let (definition, source) = waiting.swap_remove(next);
+                let added = loaded.add(&definition, &source, programs, default, host);
+                added.with_context(|| source.to_string())?;
+            }
         }
         Ok(loaded)
     }
@@ -100,20 +89,43 @@ impl BuiltIns {
         Ok(())
     }
 
-    fn add(&mut self, source: &Source, programs: &Programs, default: Limits) -> anyhow::Result<()> {
-        let definition: Definition = toml::from_str(source.text)?;
+    fn add(
+        &mut self,
+        definition: &Definition,
+        source: &Source,
+        programs: &Programs,
+        default: Limits,
+        host: &Arc<Template>,
+    ) -> anyhow::Result<()> {
+        let definition = definition.clone();
         let name = definition.name;
+        let is_taken = self.definitions.iter().any(|known| known.name == name);
+        ensure!(
+            !is_taken && !host.aliases.contains(&name),
+            "there is a template {name} already"
+        );
         let (parent, base, (mut steps, mut values)) = match definition.base {
             BaseDefinition::Debian { packages } => {
                 (None, Base::Debian { packages }, Default::default())
             }
+            BaseDefinition::Template(below) if host.aliases.contains(&below) => {
+                (None, Base::Template(Arc::clone(host)), Default::default())
+            }
             BaseDefinition::Template(parent) => {
                 let known = self.definitions.iter().find(|known| known.name == parent);
-                let parent = known.with_context(|| format!("{name} stands on {parent}"))?;
+                let parent = known.with_context(|| {
+                    format!("{name} stands on {parent}, which is no template of the server's own")
+                })?;
                 let open = self.open.get(&parent.name).cloned();
                 (Some(parent), parent.base.clone(), open.unwrap_or_default())
             }
         };
+        let mut seconds = parent.map_or_else(
+            || vec![definition.base_seconds, 0],
+            |parent| parent.seconds.clone(),
+        );
+        let end_seconds = seconds.pop().unwrap_or(0);
+        let mut lanes = parent.map_or_else(Vec::new, |parent| parent.lanes.clone());
         let inherited = |own: Option<String>, of: fn(&BuiltIn) -> Option<String>| {
             own.or_else(|| parent.and_then(of))
         };
@@ -132,23 +144,34 @@ impl BuiltIns {
                 StepKind::Env,
                 pairs.flat_map(<[_; 2]>::from).collect(),
             ));
+            seconds.push(0);
+            lanes.push(None);
         }
         for each in definition.steps {
+            seconds.push(each.seconds());
+            lanes.push(each.lane());
             steps.push(self.step(each, source, programs)?);
         }
+        seconds.push(definition.end_seconds.unwrap_or(end_seconds));
         values.extend(definition.values);
         let filled = fill(&steps, &values).with_context(|| format!("a value of {name}"))?;
         self.open.insert(name.clone(), (steps, values));
         let steps = filled;
-        let shape = format!("{base:?} {steps:?} {start:?} {ready:?} {limits:?}");
+        let shape = match &base {
+            Base::Template(host) => format!("{} {:?}", host.build_id, host.id),
+            other => format!("{other:?}"),
+        };
+        let shape = format!("{shape} {steps:?} {lanes:?} {start:?} {ready:?} {limits:?}");
         self.definitions.push(BuiltIn {
             name,
             version: hex::encode(&Sha256::digest(shape)[..10]),
             limits,
             base,
             steps,
+            lanes,
             start,
             ready,
+            seconds,
         });
         Ok(())
     }
@@ -160,7 +183,7 @@ impl BuiltIns {
         programs: &Programs,
     ) -> anyhow::Result<Step> {
         Ok(match definition {
-            StepDefinition::Run { args } => step(StepKind::Run, args),
+            StepDefinition::Run { args, .. } => step(StepKind::Run, args),
             StepDefinition::Env { args } => step(StepKind::Env, args),
             StepDefinition::Workdir { args } => step(StepKind::Workdir, args),
             StepDefinition::User { args } => step(StepKind::User, args),
@@ -169,6 +192,7 @@ impl BuiltIns {
                 dest,
                 owner,
                 mode,
+                ..
             } => {
                 let (src, files) = contents(&from, source, programs)?;
                 let archive = pack(&files).context("could not pack a built-in template's files")?;
@@ -220,10 +244,8 @@ fn contents(
 ) -> anyhow::Result<(String, Vec<File>)> {
     match from.split_once(':') {
         Some(("file", path)) => {
-            let known = source.files.iter().find(|(name, _)| *name == path);
-            let (name, content) = known.with_context(|| format!("no file {path}"))?;
-            let file = ((*name).to_owned(), content.to_vec(), 0o644);
-            Ok(((*name).to_owned(), vec![file]))
+            let file = (path.to_owned(), source.file(path)?, 0o644);
+            Ok((path.to_owned(), vec![file]))
         }
         Some(("program", name @ "soulbox-interpreter")) => {
             let content = fs_err::read(&programs.interpreter)?;

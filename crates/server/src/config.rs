@@ -122,6 +122,14 @@ pub struct Settings {
         value_delimiter = ','
     )]
     pub prebuild: Option<Vec<String>>,
+    /// How long a create waits for the first build of a built-in template: for clients that do not
+    /// say (`Prefer: wait=SECONDS`), and the most for those that do [default: a little less than the
+    /// client waits itself]
+    #[arg(long, env = "SOULBOX_BUILD_WAIT", value_name = "TIME")]
+    pub build_wait: Option<Span>,
+    /// A folder with definitions of more built-in templates, in the form of templates/ in the source
+    #[arg(long, env = "SOULBOX_DEFINITIONS", value_name = "DIR")]
+    pub definitions: Option<PathBuf>,
     /// A registry, as HOST or HOST:PORT, that may be at a private address and without TLS; repeatable
     #[arg(
         long,
@@ -225,6 +233,10 @@ pub struct Config {
     pub parallel_builds: usize,
     /// Names of built-in templates.
     pub prebuild: Vec<String>,
+    /// `None`: as long as the client.
+    pub build_wait: Option<Duration>,
+    /// Of the operator's own built-in templates.
+    pub definitions: Option<PathBuf>,
     pub registry_allow: Vec<String>,
     pub registry_mirrors: Vec<Mirror>,
     pub max_sandboxes: u32,
@@ -290,6 +302,8 @@ impl Settings {
             warm: self.warm.or(other.warm),
             parallel_builds: self.parallel_builds.or(other.parallel_builds),
             prebuild: self.prebuild.or(other.prebuild),
+            build_wait: self.build_wait.or(other.build_wait),
+            definitions: self.definitions.or(other.definitions),
             registry_allow: self.registry_allow.or(other.registry_allow),
             registry_mirror: self.registry_mirror.or(other.registry_mirror),
             max_sandboxes: self.max_sandboxes.or(other.max_sandboxes),
@@ -383,6 +397,8 @@ impl TryFrom<Settings> for Config {
             warm: settings.warm.unwrap_or(8),
             parallel_builds,
             prebuild: settings.prebuild.unwrap_or_default(),
+            build_wait: settings.build_wait.map(|span| span.0),
+            definitions: settings.definitions,
             registry_allow: settings.registry_allow.unwrap_or_default(),
             registry_mirrors: settings.registry_mirror.unwrap_or_default(),
             max_sandboxes,

@@ -202,7 +202,8 @@ async fn open_rest(
     check_stop(stop)?;
     prune_layers(config, &templates).await;
 
-    let (builds, builder) = build_config(config, &programs, &template, templates, &node).await?;
+    let base = Arc::new(template.clone());
+    let (builds, builder) = build_config(config, &programs, &base, templates, &node).await?;
     opened.builder = Some(builder);
     let store = Store::open(&config.data_dir.join(crate::keys::DATABASE))
         .await
@@ -246,7 +247,7 @@ async fn open_rest(
 async fn build_config(
     config: &Config,
     programs: &Programs,
-    base: &Template,
+    base: &Arc<Template>,
     templates: Arc<Templates>,
     node: &Arc<LocalNode>,
 ) -> anyhow::Result<(BuildConfig, Arc<Builder>)> {
@@ -268,12 +269,13 @@ async fn build_config(
     };
     let (folder, node) = (config.data_dir.join("images"), Arc::clone(node));
     let (known, programs, limits) = (Arc::clone(&templates), programs.clone(), config.limits);
+    let (definitions, host) = (config.definitions.clone(), Arc::clone(base));
     let (builder, builtins) = tokio::task::spawn_blocking(move || {
         let images = ImageStore::open(folder, images).context("could not open the images")?;
         let builder = Builder::open(builder, node, known, Arc::new(images))
             .context("could not open the templates' folder")?;
-        let builtins =
-            BuiltIns::load(&programs, limits).context("could not read the built-in templates")?;
+        let builtins = BuiltIns::load(&programs, limits, definitions.as_deref(), &host)
+            .context("could not read the built-in templates")?;
         anyhow::Ok((builder, builtins))
     })
     .await??;
@@ -283,6 +285,7 @@ async fn build_config(
     let builder = Arc::new(builder);
     let builds = BuildConfig {
         parallel: config.parallel_builds,
+        patience: config.build_wait,
         builtins: builtins.definitions,
         ..BuildConfig::new(Arc::clone(&builder) as _, templates, logs)
     };

@@ -44,6 +44,16 @@ def files() -> None:
     equal(desktop.files.read("/home/user/a.txt"), "text ü")
 
 
+@feature("PTY")
+def pty() -> None:
+    from e2b.sandbox.commands.command_handle import PtySize
+
+    terminal = desktop.pty.create(PtySize(rows=24, cols=80), timeout=30)
+    desktop.pty.send_stdin(terminal.pid, b"echo $((6 * 7)); exit\n")
+    screen = b"".join(data for _, _, data in terminal if data)
+    assert b"42" in screen, screen
+
+
 @feature("ports")
 def ports() -> None:
     desktop.stream.start(require_auth=True)
@@ -70,5 +80,5 @@ def kill() -> None:
     equal(Sandbox.kill(desktop.sandbox_id), False)
 
 
-no_call("PTY", "run code")
+no_call("run code")
 main()

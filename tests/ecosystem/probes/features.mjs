@@ -24,7 +24,7 @@ export function notOffered(reason, ...names) {
 }
 
 export function noCall(...names) {
-  notOffered('the package itself has no call for this, whatever server it talks to', ...names)
+  notOffered('the package itself has no call for this, with E2B neither', ...names)
 }
 
 function tell(feature, state, reason = '', seconds = 0) {

@@ -44,7 +44,7 @@ def not_offered(reason: str, *names: str) -> None:
 
 
 def no_call(*names: str) -> None:
-    not_offered("the package itself has no call for this, whatever server it talks to", *names)
+    not_offered("the package itself has no call for this, with E2B neither", *names)
 
 
 def tell(name: str, state: str, reason: str = "", seconds: float = 0.0) -> None:

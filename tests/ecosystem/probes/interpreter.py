@@ -102,7 +102,7 @@ def connect() -> None:
 def pause() -> None:
     do = getattr(sandbox, "pause", None) or getattr(sandbox, "beta_pause", None)
     if do is None:
-        raise NotOffered("not in this version: it has no `pause`")
+        raise NotOffered("not in this version: it has no `pause`, with E2B neither")
     sandbox.files.write("/home/user/kept", "before")
     do()
     sandbox.connect(timeout=120)

@@ -83,7 +83,7 @@ inside('connect', async () => {
 
 inside('pause', async () => {
   const name = ['pause', 'betaPause'].find((each) => typeof sandbox[each] === 'function')
-  if (!name) throw new NotOffered('not in this version: it has no `pause`')
+  if (!name) throw new NotOffered('not in this version: it has no `pause`, with E2B neither')
   await sandbox.commands.run('echo before > kept')
   await sandbox[name]()
   await sandbox.connect({ timeoutMs: 120_000 })

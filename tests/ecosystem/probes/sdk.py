@@ -119,7 +119,7 @@ def pause() -> None:
     for sandbox in each_sandbox():
         do = getattr(sandbox, "pause", None) or getattr(sandbox, "beta_pause", None)
         if do is None:
-            raise NotOffered("not in this version: it has no `pause`")
+            raise NotOffered("not in this version: it has no `pause`, with E2B neither")
         sandbox.files.write("/home/user/kept", "before")
         do()
         sandbox.connect(timeout=120)

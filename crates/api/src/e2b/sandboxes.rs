@@ -11,6 +11,7 @@ mod mcp;
 mod metadata_filter;
 pub(crate) mod metrics;
 pub(crate) mod network;
+mod patience;
 pub(crate) mod pause;
 
 use serde::Serialize;

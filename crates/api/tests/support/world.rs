@@ -90,7 +90,7 @@ fn build_config(folder: &Path, builder: &Arc<MemoryBuilds>, builtins: Vec<BuiltI
     let (templates, logs) = (builder.templates.clone(), folder.join("logs"));
     let mut builds = BuildConfig::new(builder.clone(), templates, logs);
     builds.max_per_tenant = 3;
-    builds.patience = Duration::from_millis(1);
+    builds.patience = Some(Duration::from_millis(1));
     builds.builtins = builtins;
     builds
 }

@@ -236,7 +236,7 @@ async fn built_ins_exist_for_everybody_and_are_built_on_demand() {
     let wait = create(&world, "agent").await;
     assert_eq!(wait.status, 503);
     assert_eq!(wait.json["error_code"], "template_building");
-    assert_eq!(wait.header("retry-after"), Some("10"));
+    assert_eq!(wait.header("retry-after"), Some("5"));
     assert_eq!(wait.header("should-retry"), Some("true"));
     let started = world.post("/templates/builtin/agent", &json!({})).await;
     assert_eq!(started.status, 202);

@@ -35,8 +35,10 @@ fn agent() -> Vec<BuiltIn> {
             packages: Vec::new(),
         },
         steps: Vec::new(),
+        lanes: Vec::new(),
         start: None,
         ready: None,
+        seconds: Vec::new(),
     }]
 }
 

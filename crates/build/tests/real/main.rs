@@ -249,6 +249,7 @@ async fn stages_are_copied_from_and_those_not_needed_are_not_run() {
     let stage = |steps| soulbox_build::Stage {
         base: base.clone(),
         steps,
+        lanes: Vec::new(),
     };
     let mut copies = [
         step(StepKind::Copy, &["/out/bin", "/opt/bin", "", ""]),
@@ -369,4 +370,57 @@ async fn garbage_collection_leaves_what_templates_stand_on() {
     machine.builder.collect_garbage(Vec::new()).await;
     assert_eq!(machine.step_count(), 0);
     machine.is_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lanes_run_at_the_same_time_from_the_same_files_and_are_joined() {
+    let Some(machine) = Machine::new().await else {
+        return;
+    };
+    let request = |steps: &[(&str, Option<&str>)]| {
+        let all = steps.iter().map(|(command, _)| run_as(command, "root"));
+        let mut request = machine.request(all.collect());
+        let lanes = steps.iter().map(|(_, lane)| lane.map(str::to_owned));
+        request.stages[0].lanes = lanes.collect();
+        request
+    };
+    let mark = uuid::Uuid::new_v4().to_string();
+    let first = format!("mkdir /srv/x; echo {mark} > /srv/x/first");
+    let steps = [
+        (&*first, None),
+        (
+            "test ! -e /srv/x/b && echo a >> /srv/x/a && sleep 2",
+            Some("a"),
+        ),
+        (
+            "test ! -e /srv/x/a && echo b >> /srv/x/b && rm /srv/x/first && sleep 2",
+            Some("b"),
+        ),
+        ("cat /srv/x/a > /srv/x/a2 && test ! -e /srv/x/b", Some("a")),
+        (
+            "cat /srv/x/a2 /srv/x/b > /srv/x/both && test ! -e /srv/x/first",
+            None,
+        ),
+    ];
+    let (built, log) = machine.build(request(&steps)).await;
+    let template = built.unwrap();
+    let said = machine.say(&template, "cd /srv/x; cat both; ls").await;
+    assert_eq!(said, "a\nb\na\na2\nb\nboth\n");
+    assert!(log.has("[builder 4/5] RUN cat"), "{log:?}");
+
+    // From the cache: the same; and what one lane has, another build has too that only wants that.
+    let (built, log) = machine.build(request(&steps)).await;
+    assert!(built.is_ok() && log.has("CACHED [builder 5/5]"), "{log:?}");
+    let (built, log) = machine
+        .build(request(&[steps[0], (steps[2].0, None)]))
+        .await;
+    assert!(built.is_ok() && log.has("CACHED [builder 2/2]"), "{log:?}");
+
+    // A lane that fails ends the others.
+    let (failed, _) = machine
+        .build(request(&[("sleep 300", Some("a")), ("exit 7", Some("b"))]))
+        .await;
+    let failure = failed.unwrap_err();
+    assert_eq!(failure.step, "2");
+    assert!(failure.message.contains("exit status 7"), "{failure}");
 }

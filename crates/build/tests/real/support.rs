@@ -145,6 +145,7 @@ impl Machine {
             stages: vec![Stage {
                 base: Base::Template(Arc::clone(&self.base)),
                 steps,
+                lanes: Vec::new(),
             }],
             start: None,
             ready: None,

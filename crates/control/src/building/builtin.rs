@@ -1,14 +1,13 @@
 //! Templates that the server brings along as definitions, and builds when they are first wanted.
 //!
-//! A create that wants one waits a moment for its build, and is told to try again when that takes
-//! longer. One whose definition has changed serves in its old form until the new one is ready.
+//! A create that wants one waits for its build as long as its client does, and is told how far it is
+//! when that takes longer; all wait for the same one. One whose definition has changed serves in its old form until the new one is ready.
 
 use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
 use soulbox_build::Stage;
-use soulbox_runtime::LogLevel;
 use soulbox_store::{BuildRow, BuildStatus, TemplateRow};
 use soulbox_types::{Chain, Limits, TemplateId, UnixMillis};
 use tokio::time::timeout;
@@ -17,7 +16,6 @@ use uuid::Uuid;
 
 use super::{
     BuildInfo,
-    log::BuildLogPage,
     scheduler::{BuildScheduler, Job},
     templates::Built,
 };
@@ -25,8 +23,10 @@ use crate::{BuiltIn, Control, Error, Result, committed::follow, reference::DEFAU
 
 /// Whose the built-in templates are: no tenant's.
 pub const SERVER_TENANT: &str = "00000000-0000-0000-0000-000000000000";
-/// A build that failed is not tried again by every create.
-const RETRY_AFTER: Duration = Duration::from_mins(1);
+/// A build that failed is tried again by the next create. Should that one fail as well, the next
+/// try has to wait: for this long at first, then for twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_mins(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(15);
 
 impl Control {
     /// Builds it, unless that is done or under way.
@@ -113,7 +113,8 @@ impl Control {
             return Err(failed);
         }
         let build = self.build_builtin(name).await?;
-        if let Some(running) = scheduler.running(&build.row.id) {
+        let running = scheduler.running(&build.row.id);
+        if let Some(running) = &running {
             drop(timeout(patience, running.ended.cancelled()).await);
         }
         let built = self.templates.by_global_name(name);
@@ -126,7 +127,10 @@ impl Control {
             }),
             _ => Err(Error::TemplateBuilding {
                 name: name.to_owned(),
-                progress: self.last_line(&build).await,
+                progress: running.map_or_else(
+                    || "it has just begun".to_owned(),
+                    |running| running.progress.told(),
+                ),
             }),
         }
     }
@@ -135,22 +139,21 @@ impl Control {
         let built = self.templates.by_global_name(name)?;
         let newest = built.newest()?;
         let reason = newest.reason.as_ref()?;
-        let again = newest.finished_at?.plus(RETRY_AFTER);
-        let same = newest.version.as_ref() == Some(&definition.version);
-        (same && again > UnixMillis::now()).then(|| Error::TemplateBuildFailed {
-            name: name.to_owned(),
-            message: reason.message.clone(),
-        })
-    }
-
-    async fn last_line(&self, build: &BuildInfo) -> String {
-        let page = BuildLogPage::Backward {
-            before: None,
-            limit: 1,
+        let failed = |build: &&BuildRow| {
+            build.status == BuildStatus::Error
+                && build.version.as_ref() == Some(&definition.version)
         };
-        let lines = self.build_log(build, page, LogLevel::Info).await;
-        let last = lines.ok().and_then(|mut lines| lines.pop());
-        last.map_or_else(|| "it has just begun".to_owned(), |line| line.message)
+        let failures = built.builds.iter().rev().take_while(failed).count();
+        let again = newest.finished_at?.plus(pause(failures));
+        let left = again.remaining(UnixMillis::now());
+        (!left.is_zero()).then(|| Error::TemplateBuildFailed {
+            name: name.to_owned(),
+            message: format!(
+                "{} (it was tried {failures} times; a create after {} s tries again)",
+                reason.message,
+                left.as_secs() + 1
+            ),
+        })
     }
 
     /// Builds the new form of one that is being used in its old form.
@@ -229,6 +232,17 @@ impl BuildScheduler {
     }
 }
 
+/// Before the next try, after so many in a row that failed.
+fn pause(failures: usize) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => {
+            let doubled = u32::try_from(more - 2).unwrap_or(u32::MAX).min(10);
+            (FIRST_PAUSE * 2_u32.pow(doubled)).min(LONGEST_PAUSE)
+        }
+    }
+}
+
 /// The build of this definition that is ready or on its way.
 fn current<'a>(built: &'a Built, definition: &BuiltIn) -> Option<&'a BuildRow> {
     built.builds.iter().rev().find(|build| {
@@ -249,6 +263,7 @@ fn job(built: &Built, row: BuildRow, definition: BuiltIn, resumed: bool) -> Job 
     let stage = Stage {
         base: definition.base,
         steps: definition.steps,
+        lanes: definition.lanes,
     };
     Job {
         row,
@@ -259,6 +274,7 @@ fn job(built: &Built, row: BuildRow, definition: BuiltIn, resumed: bool) -> Job 
         ready: definition.ready,
         force: false,
         secrets: Vec::new(),
+        seconds: definition.seconds,
         resumed,
     }
 }

@@ -18,6 +18,7 @@ use tracing::Instrument;
 use super::{
     ended::{BuildStats, EndedBuilds},
     log::{LogEnd, LogWriter},
+    progress::Progress,
     queue::Queue,
     templates::{BuildHold, TemplateCatalog},
 };
@@ -49,6 +50,7 @@ pub(crate) struct Running {
     pub(crate) cancel: CancellationToken,
     /// Cancelled when its end is recorded.
     pub(crate) ended: CancellationToken,
+    pub(crate) progress: Arc<Progress>,
 }
 
 /// Stages, once the templates that they start from are there, and what keeps those.
@@ -65,6 +67,8 @@ pub(crate) struct Job {
     pub(crate) force: bool,
     /// What its log must not show.
     pub(crate) secrets: Vec<String>,
+    /// About how long the base, each step and the end take; empty where it is not known.
+    pub(crate) seconds: Vec<u32>,
     /// It began before the server was restarted.
     pub(crate) resumed: bool,
 }
@@ -120,18 +124,20 @@ impl BuildScheduler {
 
     /// Its row says `building` already.
     pub(crate) fn launch(self: &Arc<Self>, job: Job) {
+        let id = job.row.id.clone();
+        let (log, end) = LogWriter::open(self.log_file(&id), job.secrets.clone());
+        let lines = Arc::clone(&log) as Arc<dyn BuildLog>;
         let running = Running {
             cancel: CancellationToken::new(),
             ended: CancellationToken::new(),
+            progress: Arc::new(Progress::new(lines, job.seconds.clone())),
         };
-        let id = job.row.id.clone();
         self.running.lock().insert(id.clone(), running.clone());
         let span = tracing::info_span!("build", template = %job.row.template, build = %id);
         let scheduler = Arc::clone(self);
         let work = async move {
-            let (log, end) = LogWriter::open(scheduler.log_file(&id), job.secrets.clone());
             let (template, build) = (job.row.template.clone(), job.row.clone());
-            match scheduler.run(job, &running.cancel, &log).await {
+            match scheduler.run(job, &running).await {
                 Outcome::Ended(ended) => scheduler.finish(&build, ended, &log, end).await,
                 Outcome::Interrupted => {
                     let message = "the server stops: the build goes on when it is back";
@@ -163,7 +169,8 @@ impl BuildScheduler {
         }
     }
 
-    async fn run(&self, job: Job, cancel: &CancellationToken, log: &Arc<LogWriter>) -> Outcome {
+    async fn run(&self, job: Job, running: &Running) -> Outcome {
+        let (cancel, log) = (&running.cancel, &running.progress);
         let say = |message: &str| log.line(LogLevel::Info, None, message);
         if job.resumed {
             say("The server was restarted: the build runs again, from its last cached step");
@@ -202,18 +209,14 @@ impl BuildScheduler {
             ready: job.ready,
             force: job.force,
         };
-        self.build(request, cancel, log).await
+        self.build(request, running).await
     }
 
-    async fn build(
-        &self,
-        request: BuildRequest,
-        cancel: &CancellationToken,
-        log: &Arc<LogWriter>,
-    ) -> Outcome {
+    async fn build(&self, request: BuildRequest, running: &Running) -> Outcome {
+        let cancel = &running.cancel;
         // A builder that was told to stop by us must not be taken for one that its user stopped.
         let described = cancel.child_token();
-        let lines = Arc::clone(log) as Arc<dyn BuildLog>;
+        let lines = Arc::clone(&running.progress) as Arc<dyn BuildLog>;
         let build = self.config.builder.build(request, lines, described.clone());
         let mut build = pin!(AssertUnwindSafe(build).catch_unwind());
         let (grace, otherwise) = tokio::select! {

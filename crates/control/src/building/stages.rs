@@ -78,6 +78,7 @@ impl Control {
             stages.push(Stage {
                 base,
                 steps: stage.steps.clone(),
+                lanes: Vec::new(),
             });
         }
         Ok((stages, holds))

@@ -262,6 +262,7 @@ fn job(
         name: template.name.unwrap_or_default(),
         stages,
         secrets: definition.secrets(),
+        seconds: Vec::new(),
         start: definition.start,
         ready: definition.ready,
         force: definition.force,

@@ -168,9 +168,10 @@ error_codes! {
     /// A built-in template that nobody has asked for yet.
     TemplateNotBuilt = "template_not_built" =>
         "`soulbox template build --builtin NAME`.",
-    /// The template is being built.
+    /// The template is being built for its first use; the message says how far it is.
     TemplateBuilding = "template_building" =>
-        "Try again after `Retry-After`; `soulbox template build --builtin NAME` shows the progress.",
+        "Call again: it waits for the same build. `Prefer: wait=SECONDS` waits longer, \
+         `soulbox template build --builtin NAME` shows the progress.",
     /// A built-in template could not be built.
     TemplateBuildFailed = "template_build_failed" =>
         "Mend what the message says, then `soulbox template build --builtin NAME`.",

@@ -12,6 +12,9 @@ use super::{Error, ErrorCode as Code, Problem};
 
 /// Until a build may have ended.
 const BUILD_PAUSE: Duration = Duration::from_secs(10);
+/// As short as may be: the next request waits by itself. But clients have 60 s for a request and its
+/// repetitions, and what they show at the end shall be our text and not their own timeout.
+const FIRST_BUILD_PAUSE: Duration = Duration::from_secs(5);
 /// Until what the kernel did not end may be gone.
 const STUCK_PAUSE: Duration = Duration::from_secs(30);
 /// Until the first of two equal requests may have ended.
@@ -161,13 +164,14 @@ impl Error {
             .hint("kill what uses it before you delete it"),
             Self::TemplateBuilding { name, progress } => Problem::new(
                 Code::TemplateBuilding,
-                format!("template '{name}' is being built: {progress}"),
+                format!("template '{name}' is being built for its first use: {progress}"),
             )
             .hint(format!(
-                "Try again shortly, or watch it with `soulbox template build --builtin {name}`; a \
-                 server with `--prebuild {name}` builds it at its start"
+                "Call again: it waits for the same build. A client that has more time says so with \
+                 the header `Prefer: wait=300`, `soulbox template build --builtin {name}` shows the \
+                 build, and a server with `--prebuild {name}` has it from its start"
             ))
-            .retry_after(BUILD_PAUSE),
+            .retry_after(FIRST_BUILD_PAUSE),
             Self::TemplateBuildFailed { name, message } => Problem::new(
                 Code::TemplateBuildFailed,
                 format!("template '{name}' could not be built: {message}"),

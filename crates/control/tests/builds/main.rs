@@ -24,7 +24,7 @@ use soulbox_build::{Base, Credentials, Step, StepKind};
 use soulbox_control::{
     Access, Asked, BaseDefinition, BuildConfig, BuildDefinition, BuildLogPage, BuildRequest,
     BuildRow, BuildStatus, BuiltIn, Control, ControlConfig, CreateRequest, Error, LifecycleRequest,
-    Published, Reference, Resources, StageDefinition, TemplateInfo, Tenant, WebhookConfig,
+    Published, Reference, Resources, StageDefinition, TemplateInfo, Tenant, Wait, WebhookConfig,
 };
 use soulbox_runtime::{LogLevel, Node};
 use soulbox_store::Store;
@@ -157,6 +157,7 @@ fn create(template: &str) -> CreateRequest {
         resources: Resources::default(),
         volume_mounts: Vec::new(),
         idempotency: None,
+        wait: Wait::Usual(Duration::from_secs(10)),
     }
 }
 

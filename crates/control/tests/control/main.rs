@@ -23,7 +23,7 @@ use std::{
 
 use soulbox_control::{
     Access, Control, ControlConfig, CreateRequest, Error, Event, EventFilter, IdempotencyKey,
-    LifecycleRequest, Resources, TemplateInfo, Tenant,
+    LifecycleRequest, Resources, TemplateInfo, Tenant, Wait,
 };
 use soulbox_runtime::{Error as NodeError, Node, NotWoken};
 use soulbox_store::{EndRow, KeyRow, SandboxRow, Store};

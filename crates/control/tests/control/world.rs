@@ -134,6 +134,7 @@ pub(crate) fn request() -> CreateRequest {
         resources: Resources::default(),
         volume_mounts: Vec::new(),
         idempotency: None,
+        wait: Wait::Usual(Duration::from_secs(10)),
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use axum::{Json, extract::State};
 use http::{HeaderMap, StatusCode, Uri};
 use serde::Deserialize;
-use soulbox_control::{CreateRequest, IdempotencyKey, Resources};
+use soulbox_control::{CreateRequest, IdempotencyKey, Resources, Wait};
 use soulbox_types::{Tier, UnknownTier};
 
-use super::{SandboxAnswer, features::Features, mcp};
+use super::{SandboxAnswer, features::Features, mcp, patience};
 use crate::{
     e2b::domain,
     router::App,
@@ -85,7 +85,7 @@ async fn create(
         mcp::check(&app.control, &caller.tenant, template)?;
     }
     let idempotency = idempotency_key(headers, document, version)?;
-    let request = body.into_request(version, idempotency)?;
+    let request = body.into_request(version, idempotency, patience::of(headers))?;
     let access = app.control.create_sandbox(&caller.tenant, request).await?;
     let domain = domain::of_request(uri, headers, &app.config.domain);
     Ok((
@@ -99,6 +99,7 @@ impl CreateBody {
         mut self,
         version: Version,
         idempotency: Option<IdempotencyKey>,
+        wait: Wait,
     ) -> Result<CreateRequest> {
         let template = self
             .template_id
@@ -121,6 +122,7 @@ impl CreateBody {
             }
             .with_instance_type(self.instance_type.as_deref())?,
             idempotency,
+            wait,
         })
     }
 }
