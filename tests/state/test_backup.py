@@ -78,7 +78,7 @@ def test_after_a_kill_everything_is_back_elsewhere(two_servers, tmp_path, monkey
         told = {path: asked.get(path).json() for path in ("/secrets", "/events/webhooks", "/api-keys", "/templates")}
     # It writes while the backup is taken: pairs of files that must agree.
     fork.commands.run(
-        "i=0; while true; do i=$((i+1)); echo $i > ~/first; echo $i > ~/second; done", background=True
+        "i=0; while true; do i=$((i+1)); for f in first second; do echo $i > ~/t; mv ~/t ~/$f; done; done", background=True
     )
     token = running._envd_access_token
 
