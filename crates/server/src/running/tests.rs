@@ -331,7 +331,7 @@ async fn the_metrics_page_shows_sandboxes_requests_and_bytes() {
         r#"soulbox_network_slots{state="ready"} 3"#,
         "soulbox_proxy_bytes_from_sandboxes_total ",
         "soulbox_process_resident_memory_bytes ",
-        "# EOF",
+        "# TYPE soulbox_requests_total counter",
     ] {
         assert!(page.contains(line), "{line} in\n{page}");
     }
