@@ -6,6 +6,7 @@ pub(super) const HEADER: usize = 12;
 const RESPONSE: u8 = 0x80;
 const RECURSION: u8 = 0x01;
 const SERVER_FAILURE: u8 = 2;
+const REFUSED: u8 = 5;
 const NO_ERROR: u8 = 0;
 /// Class of records.
 const INTERNET: u16 = 1;
@@ -24,6 +25,11 @@ pub(super) fn id(message: &[u8]) -> [u8; 2] {
 
 pub(super) fn set_id(message: &mut [u8], id: [u8; 2]) {
     message[..2].copy_from_slice(&id);
+}
+
+/// Whether the server does not want to answer, which says nothing of the name.
+pub(super) fn is_refusal(answer: &[u8]) -> bool {
+    answer.get(3).is_some_and(|flags| flags & 0x0f == REFUSED)
 }
 
 /// Whether this is the answer to that query: same identifier, same question. Who guesses the port

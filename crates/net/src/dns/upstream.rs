@@ -67,26 +67,42 @@ impl Upstream {
 
     /// Asks over UDP, from a new port with a new identifier each time.
     pub(super) async fn ask_udp(&self, query: &[u8]) -> Option<Vec<u8>> {
-        for server in self.servers().await {
-            match timeout(TIMEOUT, udp(server, query)).await {
-                Ok(Ok(answer)) => return Some(answer),
-                Ok(Err(error)) => tracing::debug!(%server, %error, "name server failed"),
-                Err(_) => tracing::debug!(%server, "name server is silent"),
-            }
-        }
-        None
+        self.ask(Transport::Udp, query).await
     }
 
     pub(super) async fn ask_tcp(&self, query: &[u8]) -> Option<Vec<u8>> {
+        self.ask(Transport::Tcp, query).await
+    }
+
+    /// The first answer. One that refuses is not asked again, and its refusal counts only when nobody has
+    /// more to say: it may be for some names alone, as the one that `soulbox trust` puts first.
+    async fn ask(&self, transport: Transport, query: &[u8]) -> Option<Vec<u8>> {
+        let mut refusals: Vec<(SocketAddr, Vec<u8>)> = Vec::new();
         for server in self.servers().await {
-            match timeout(TIMEOUT, tcp(server, query)).await {
+            if refusals.iter().any(|(refusing, _)| *refusing == server) {
+                continue;
+            }
+            let exchange = async {
+                match transport {
+                    Transport::Udp => udp(server, query).await,
+                    Transport::Tcp => tcp(server, query).await,
+                }
+            };
+            match timeout(TIMEOUT, exchange).await {
+                Ok(Ok(answer)) if message::is_refusal(&answer) => refusals.push((server, answer)),
                 Ok(Ok(answer)) => return Some(answer),
                 Ok(Err(error)) => tracing::debug!(%server, %error, "name server failed"),
                 Err(_) => tracing::debug!(%server, "name server is silent"),
             }
         }
-        None
+        refusals.pop().map(|(_, answer)| answer)
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Transport {
+    Udp,
+    Tcp,
 }
 
 async fn udp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
@@ -216,5 +232,42 @@ mod tests {
             .unwrap();
         tokio::time::advance(RECHECK).await;
         assert_eq!(upstream.servers().await[0], "192.0.2.2:53".parse().unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_refuses_a_name_leaves_it_to_the_next() {
+        use crate::dns::wildcard::WildcardDns;
+        use std::net::Ipv4Addr;
+
+        let mut servers = Vec::new();
+        for (domain, answer) in [("sbx.test", [127, 0, 0, 1]), ("corp.test", [192, 0, 2, 80])] {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let server = WildcardDns::bind(any, domain, Ipv4Addr::from(answer).into())
+                .await
+                .unwrap();
+            servers.push(server.address().unwrap());
+            tokio::spawn(server.serve());
+        }
+        let upstream = Upstream::new(&servers, "/nonexistent");
+        let asked = |first: &[u8]| {
+            let mut query = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            query.push(u8::try_from(first.len()).unwrap());
+            query.extend_from_slice(first);
+            query.extend_from_slice(&[4, b't', b'e', b's', b't', 0, 0, 1, 0, 1]);
+            query
+        };
+        for (query, end) in [
+            (asked(b"corp"), [192, 0, 2, 80]),
+            (asked(b"sbx"), [127, 0, 0, 1]),
+        ] {
+            for answer in [
+                upstream.ask_udp(&query).await,
+                upstream.ask_tcp(&query).await,
+            ] {
+                assert!(answer.unwrap().ends_with(&end));
+            }
+        }
+        let unknown = upstream.ask_udp(&asked(b"else")).await.unwrap();
+        assert!(message::is_refusal(&unknown));
     }
 }
