@@ -65,11 +65,6 @@ impl Place {
         })
     }
 
-    /// Where the backup is written until it is whole.
-    pub fn folder(&self) -> &Path {
-        &self.unfinished
-    }
-
     pub(crate) fn finish(&self) -> Result<PathBuf> {
         let (from, to) = (&self.unfinished, &self.finished);
         soulbox_durable::rename(from, to).at("give its name to", to)?;
