@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let to = self.path(path);
-        Self::make_above(&to)?;
+        make_above(&to)?;
         soulbox_sparse::copy(from, &to).at("copy", from)?;
         self.add(path, FileKind::File, mode, unchanging)
     }
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
     pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<()> {
         self.goes_on(path)?;
         let to = self.path(path);
-        Self::make_above(&to)?;
+        make_above(&to)?;
         fs::write(&to, content).at("write", &to)?;
         self.record(path)
     }
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
             return Ok(Vec::new());
         }
         let to = self.path(&path);
-        Self::make_above(&to)?;
+        make_above(&to)?;
         let left_out = layer::pack(from, &to, &|| self.goes_on(&path))?;
         self.add(&path, FileKind::Folder, 0o600, Some(unchanging))?;
         Ok(left_out)
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
             return Ok(false);
         };
         let to = self.path(path);
-        Self::make_above(&to)?;
+        make_above(&to)?;
         if let Err(error) = fs::hard_link(&file, &to) {
             tracing::debug!(%error, "not linked; copied instead");
             return Ok(false);
@@ -168,13 +168,6 @@ impl<'a> Writer<'a> {
         self.done += known.bytes;
         self.files.push(known);
         Ok(true)
-    }
-
-    fn make_above(path: &Path) -> Result<()> {
-        match path.parent() {
-            Some(above) => fs::create_dir_all(above).at("make", above),
-            None => Ok(()),
-        }
     }
 
     fn add(
@@ -199,6 +192,13 @@ impl<'a> Writer<'a> {
             unchanging: unchanging.map(str::to_owned),
         });
         Ok(())
+    }
+}
+
+fn make_above(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(above) => fs::create_dir_all(above).at("make", above),
+        None => Ok(()),
     }
 }
 
