@@ -360,13 +360,21 @@ mod tests {
         assert_eq!(inode("program"), inode("same"));
     }
 
+    fn whole_header() -> Header {
+        let mut header = Header::new_gnu();
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header
+    }
+
     #[test]
     fn an_archive_that_leads_out_of_its_layer_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, fill: &dyn Fn(&mut Builder<std::fs::File>)| {
             let path = folder.path().join(name);
             let mut archive = Builder::new(std::fs::File::create(&path).unwrap());
-            let mut top = Header::new_gnu();
+            let mut top = whole_header();
             top.set_entry_type(EntryType::Directory);
             top.set_mode(0o755);
             top.set_size(0);
@@ -376,12 +384,12 @@ mod tests {
             path
         };
         let through_a_link = write("link.tar", &|archive| {
-            let mut header = Header::new_gnu();
+            let mut header = whole_header();
             header.set_entry_type(EntryType::Symlink);
             header.set_mode(0o777);
             header.set_size(0);
             archive.append_link(&mut header, "out", "/tmp").unwrap();
-            let mut header = Header::new_gnu();
+            let mut header = whole_header();
             header.set_mode(0o644);
             header.set_size(0);
             archive
@@ -389,7 +397,7 @@ mod tests {
                 .unwrap();
         });
         let upwards = write("up.tar", &|archive| {
-            let mut header = Header::new_gnu();
+            let mut header = whole_header();
             header.set_mode(0o644);
             header.set_size(0);
             header.as_mut_bytes()[..9].copy_from_slice(b"../escape");
