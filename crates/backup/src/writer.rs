@@ -72,12 +72,13 @@ impl<'a> Writer<'a> {
         self.add(path, FileKind::File, mode, unchanging)
     }
 
-    /// Writes one file.
+    /// Writes one file, for its owner alone: it may hold a key.
     pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<()> {
         self.goes_on(path)?;
         let to = self.path(path);
         make_above(&to)?;
         fs::write(&to, content).at("write", &to)?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).at("write", &to)?;
         self.record(path)
     }
 

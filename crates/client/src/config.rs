@@ -167,8 +167,10 @@ impl Config {
                     ),
                     None => match lazy.optional("E2B_API_URL") {
                         Some(url) => (url, Source::File(file.clone())),
-                        // Where the named folder's server is must not be guessed.
-                        None if named => return Err(ConfigError::NoAddress { file }),
+                        // Where the server of this key is must not be guessed.
+                        None if named || matches!(key_source, Source::File(_)) => {
+                            return Err(ConfigError::NoAddress { file });
+                        }
                         None => (DEFAULT_API_URL.to_owned(), Source::Default),
                     },
                 },

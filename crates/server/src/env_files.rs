@@ -103,6 +103,12 @@ pub(crate) fn known_key(dir: &Path) -> io::Result<Option<Secret>> {
     Ok(None)
 }
 
+/// The first of them with the key alone, for a copy of the folder: whoever names a copy whose server
+/// does not run yet must not reach the server that it was copied from.
+pub(crate) fn without_address(dir: &Path) -> io::Result<String> {
+    Ok(header(known_key(dir)?.as_ref()))
+}
+
 /// Writes both. Without a key they say how to make one.
 pub(crate) fn write(dir: &Path, key: Option<&Secret>, endpoints: &Endpoints) -> io::Result<()> {
     let mut plain = header(key);

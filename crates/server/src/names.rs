@@ -36,7 +36,7 @@ pub(crate) async fn bind(config: &Config) -> anyhow::Result<Option<WildcardDns>>
         }),
         Err(error) => {
             let address = wanted.listen;
-            tracing::info!(%error, %address, "names are not answered here (--dns)");
+            tracing::warn!(%error, %address, "names are not answered here, and `soulbox trust` needs that: `--dns` chooses another address");
             Ok(None)
         }
     }

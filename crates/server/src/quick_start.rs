@@ -5,11 +5,13 @@ use std::path::Path;
 use crate::env_files::{self, Endpoints, reachable};
 
 /// `as_other_user`: the server runs under sudo, and the person's shell cannot read its files.
+/// `answers_names`: `soulbox trust` would find what it needs.
 /// `program`: what calls this very program in the person's shell.
 pub(crate) fn lines(
     data_dir: &Path,
     endpoints: &Endpoints,
     admin: Option<std::net::SocketAddr>,
+    answers_names: bool,
     as_other_user: bool,
     program: &str,
 ) -> [String; 6] {
@@ -24,7 +26,7 @@ pub(crate) fn lines(
     let http = endpoints.http_url();
     let https = match endpoints.tls_domain() {
         Some(domain) => {
-            let trust = if endpoints.needs_local_ca {
+            let trust = if endpoints.needs_local_ca && answers_names {
                 format!("{} once, then ", trust(data_dir, as_other_user, program))
             } else {
                 String::new()
@@ -78,6 +80,7 @@ mod tests {
             Path::new("/data"),
             &endpoints,
             "0.0.0.0:4001".parse().ok(),
+            true,
             false,
             "./soulbox",
         )
@@ -93,7 +96,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
-        let sudo = lines(Path::new("/data"), &endpoints, None, true, "soulbox").join("\n");
+        let sudo = lines(Path::new("/data"), &endpoints, None, false, true, "soulbox").join("\n");
         assert!(sudo.contains("eval \"$(sudo cat /data/env)\""), "{sudo}");
+        assert!(!sudo.contains("trust"), "it would be refused: {sudo}");
     }
 }

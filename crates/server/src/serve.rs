@@ -15,7 +15,7 @@ use crate::{
     logging, names, open_files, own_limits,
     preflight::{keeps_something, preflight},
     program_name, quick_start,
-    running::{Listeners, Parts, run},
+    running::{Addresses, Listeners, Parts, run},
     service_manager::ServiceManager,
     start_progress::StartProgress,
     tls::{self, Tls},
@@ -275,14 +275,22 @@ fn announce(
     if let Err(error) = names::write(config, endpoints, listeners.addresses()?.dns) {
         tracing::warn!(%error, "`soulbox trust` will not find what it needs");
     }
-    print_quick_start(dir, endpoints, listeners.addresses()?.admin);
+    print_quick_start(dir, endpoints, &listeners.addresses()?);
     Ok(())
 }
 
-fn print_quick_start(dir: &Path, endpoints: &Endpoints, admin: Option<std::net::SocketAddr>) {
+fn print_quick_start(dir: &Path, endpoints: &Endpoints, bound: &Addresses) {
     let as_other_user = std::env::var_os("SUDO_USER").is_some_and(|user| user != "root");
     let program = program_name::callable();
-    let lines = quick_start::lines(dir, endpoints, admin, as_other_user, &program);
+    let answers_names = bound.dns.is_some();
+    let lines = quick_start::lines(
+        dir,
+        endpoints,
+        bound.admin,
+        answers_names,
+        as_other_user,
+        &program,
+    );
     // Standard output may be closed.
     if let Err(error) = writeln!(std::io::stdout(), "{}", lines.join("\n")) {
         tracing::debug!(%error, "the quick start was not printed");

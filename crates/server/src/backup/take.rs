@@ -28,15 +28,10 @@ use super::{
     last::{self, LastBackup},
     pins::Pins,
 };
-use crate::keys::DATABASE;
+use crate::{env_files, keys::DATABASE};
 
-/// Small files of a data folder. `env` has the first API key: the server looks for it there.
-const FILES: [&str; 4] = [
-    "seed",
-    "env",
-    "templates/base/id",
-    "templates/base/state.json",
-];
+/// Small files of a data folder.
+const FILES: [&str; 3] = ["seed", "templates/base/id", "templates/base/state.json"];
 /// Folders of such files.
 const FOLDERS: [&str; 3] = ["tls", "templates/logs", "ends/logs"];
 /// Below these a template's layers are, each in a folder of its own.
@@ -336,6 +331,8 @@ impl Job<'_> {
                 self.writer.copy(&from, &path, None)?;
             }
         }
+        let key = env_files::without_address(&self.data)?;
+        self.writer.write(Path::new("env"), key.as_bytes())?;
         for (name, content) in &found.builds {
             let path = Path::new("templates/builds").join(name);
             self.writer.write(&path, content)?;

@@ -76,6 +76,9 @@ pub(crate) enum SecretCommand {
 ///
 /// Values are sealed on the server's disk and never shown again. A value is never an argument:
 /// others on the machine could read it there. One line ending at the end is not part of it.
+///
+/// Nothing reads them yet: they are kept for E2B's SDKs, which can make and list them, and for
+/// requests that will carry them out of a sandbox. Give a program its secrets with --env.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -21,6 +21,17 @@ use crate::{
     report::{advice, note},
 };
 
+/// What is looked at before the current context.
+const OVERRIDING: [&str; 7] = [
+    "SOULBOX_API_URL",
+    "SOULBOX_API_KEY",
+    "SOULBOX_CONTEXT",
+    "E2B_API_URL",
+    "E2B_API_KEY",
+    "E2B_DOMAIN",
+    "SOULBOX_DATA_DIR",
+];
+
 pub(super) async fn login(args: &LoginArgs) -> Result<u8> {
     let url: BaseUrl = args.url.parse().map_err(|error| {
         let hint = "an address looks like https://api.sandboxes.example.com";
@@ -38,6 +49,9 @@ pub(super) async fn login(args: &LoginArgs) -> Result<u8> {
             hint,
         ));
     }
+    let folder = folder()?;
+    let mut contexts = Contexts::load(&folder).with_context(|| unreadable(&folder))?;
+    check_free(&contexts, &name, &url)?;
     let ca = if url.is_https() {
         authority(args, &url).await?
     } else {
@@ -56,17 +70,35 @@ pub(super) async fn login(args: &LoginArgs) -> Result<u8> {
     };
     try_key(&url, &context).await?;
 
-    let folder = folder()?;
-    let mut contexts = Contexts::load(&folder).with_context(|| unreadable(&folder))?;
     contexts.contexts.insert(name.clone(), context);
     contexts.current = Some(name.clone());
     contexts
         .save(&folder)
         .with_context(|| unreadable(&folder))?;
+    let used = match OVERRIDING.into_iter().find(|name| variable(name).is_some()) {
+        None => "and used from now on".to_owned(),
+        Some(set) => format!(
+            "and used where {set} is not set, as it is here: `unset {set}`, or say --context {name}"
+        ),
+    };
     note(&format!(
-        "logged in to {url}; it is the context {name:?} and used from now on"
+        "logged in to {url}; it is the context {name:?} {used}"
     ));
     Ok(0)
+}
+
+/// The key and the address of another server would be gone.
+fn check_free(contexts: &Contexts, name: &str, url: &BaseUrl) -> Result<()> {
+    match contexts.contexts.get(name) {
+        Some(other) if other.api_url != url.to_string() => Err(advice(
+            format!(
+                "the context {name:?} is there already, for {}",
+                other.api_url
+            ),
+            format!("choose another with --name, or remove it: soulbox context rm {name}"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_plain(args: &LoginArgs, host: &str) -> Result<()> {

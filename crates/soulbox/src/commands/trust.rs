@@ -231,10 +231,28 @@ fn verify(args: &TrustArgs, names: &Names) -> Result<u8> {
         port => format!(":{port}"),
     };
     note(&format!(
-        "done: https://<port>-<sandbox>.{}{port} opens on this machine",
+        "done: curl, browsers and what else asks the system opens https://<port>-<sandbox>.{}{port}",
         names.domain
     ));
+    note(&format!(
+        "{}; Node and Python's httpx, requests and E2B's SDKs have roots of their own",
+        next_step(args)
+    ));
     Ok(0)
+}
+
+/// How those learn of the CA that have roots of their own.
+fn next_step(args: &TrustArgs) -> String {
+    if let Some(name) = &args.context {
+        return format!("next: eval \"$(soulbox context env {name})\"");
+    }
+    let flags = Flags {
+        data_dir: args.data_dir.clone(),
+        ..Flags::default()
+    };
+    let file = data_dir(&flags, variable).join("env.tls");
+    let file = file.display();
+    format!("next: . {file} (as another user: eval \"$(sudo cat {file})\")")
 }
 
 fn remove(args: &TrustArgs) -> Result<u8> {
