@@ -140,6 +140,36 @@ def test_after_a_kill_everything_is_back_elsewhere(two_servers, tmp_path, monkey
     assert Sandbox.connect(running.sandbox_id, **old.sdk).files.read("f") == "running\n"
 
 
+def test_a_restored_folder_never_leads_to_the_server_that_it_was_copied_from(own_server, tmp_path):
+    server = own_server().start()
+    kept = Sandbox.create(timeout=600, **server.sdk)
+    taken = backup(server, tmp_path / "backups")
+    there = tmp_path / "there"
+    assert restore(server, Path(taken["path"]), there).returncode == 0
+    assert (there / "env").stat().st_mode & 0o777 == 0o600
+    killed = subprocess.run(
+        [binary(), "kill", "--all", "--data-dir", str(there)],
+        env=clean_environment(), capture_output=True, text=True, timeout=60,
+    )
+    assert killed.returncode != 0 and "soulbox serve" in killed.stderr, killed.stderr
+    assert kept.is_running(), "the server that was copied goes on"
+
+
+def test_a_backup_leaves_the_folder_that_it_is_put_into_and_what_is_beside_a_restore_alone(own_server, tmp_path):
+    server = own_server().start()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    taken = backup(server, shared)
+    assert shared.stat().st_mode & 0o7777 == 0o1777
+    other = tmp_path / "there.new"
+    other.mkdir()
+    (other / "precious").write_text("mine")
+    refused = restore(server, Path(taken["path"]), tmp_path / "there")
+    assert refused.returncode != 0 and b"there.new" in refused.stderr, refused.stderr
+    assert (other / "precious").read_text() == "mine"
+
+
 def test_a_second_backup_copies_only_what_is_new(own_server, tmp_path):
     server = own_server().start()
     source = Sandbox.create(timeout=600, **server.sdk)

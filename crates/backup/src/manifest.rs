@@ -1,6 +1,9 @@
 //! What is in a backup.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Component, Path, PathBuf},
+};
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
@@ -64,6 +67,16 @@ pub struct FileEntry {
     pub unchanging: Option<String>,
 }
 
+impl FileEntry {
+    /// Where it is restored to, below the data folder.
+    pub(crate) fn target(&self) -> PathBuf {
+        match self.kind {
+            FileKind::File => self.path.clone(),
+            FileKind::Folder => self.path.with_extension(""),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -107,13 +120,41 @@ impl Manifest {
         }
         let manifest: Self =
             serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
-        match manifest.files.iter().find(|file| !is_below(&file.path)) {
-            Some(file) => Err(damaged(format!(
-                "{} is outside of the backup",
-                file.path.display()
-            ))),
+        match manifest.misplaced() {
+            Some(why) => Err(damaged(why)),
             None => Ok(manifest),
         }
+    }
+
+    /// What would be restored to another place than its own. A layer may hold links to anywhere, so
+    /// nothing else goes below it.
+    fn misplaced(&self) -> Option<String> {
+        let mut targets = HashSet::new();
+        let mut layers = HashSet::new();
+        for file in &self.files {
+            let path = file.path.display();
+            if !is_below(&file.path) {
+                return Some(format!("{path} is outside of the backup"));
+            }
+            if !targets.insert(file.target()) {
+                return Some(format!("{path} is in it twice"));
+            }
+            if file.kind == FileKind::Folder {
+                layers.insert(file.target());
+            }
+        }
+        let inside = |target: &PathBuf| {
+            target
+                .ancestors()
+                .skip(1)
+                .any(|above| layers.contains(above))
+        };
+        if let Some(target) = targets.iter().find(|target| inside(target)) {
+            return Some(format!("{} is inside of a layer", target.display()));
+        }
+        let is_name = |name: &String| is_below(name.as_ref()) && !name.contains('/');
+        let volume = self.volumes.iter().find(|name| !is_name(name))?;
+        Some(format!("{volume:?} is not the id of a volume"))
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
@@ -128,7 +169,8 @@ impl Manifest {
 
     /// What its files hold.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        let sizes = self.files.iter().map(|file| file.bytes);
+        sizes.fold(0, u64::saturating_add)
     }
 }
 
@@ -136,4 +178,73 @@ impl Manifest {
 pub(crate) fn is_below(path: &Path) -> bool {
     let mut parts = path.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, kind: FileKind) -> FileEntry {
+        FileEntry {
+            path: path.into(),
+            kind,
+            mode: 0o600,
+            length: 1,
+            bytes: u64::MAX,
+            checksum: String::new(),
+            unchanging: None,
+        }
+    }
+
+    fn manifest(files: Vec<FileEntry>, volumes: &[&str]) -> Manifest {
+        Manifest {
+            format: FORMAT,
+            version: String::new(),
+            created_at: UnixMillis::now(),
+            data_dir: "/data".into(),
+            host: String::new(),
+            sandboxes: Vec::new(),
+            snapshots: Vec::new(),
+            volumes: volumes.iter().map(|&name| name.to_owned()).collect(),
+            builds: Vec::new(),
+            left_out: Vec::new(),
+            files,
+        }
+    }
+
+    #[test]
+    fn what_would_be_restored_elsewhere_is_refused_before_anything_is_written() {
+        let layer = || file("layers/a.tar", FileKind::Folder);
+        let plain = |path| file(path, FileKind::File);
+        let cases = [
+            (vec![plain("../x")], vec![], "outside"),
+            (vec![plain("/etc/x")], vec![], "outside"),
+            (vec![plain("a"), plain("a")], vec![], "twice"),
+            (vec![layer(), plain("layers/a")], vec![], "twice"),
+            (
+                vec![layer(), plain("layers/a/out/f")],
+                vec![],
+                "inside of a layer",
+            ),
+            (
+                vec![plain("layers/a/out/f"), layer()],
+                vec![],
+                "inside of a layer",
+            ),
+            (vec![], vec!["../../x"], "not the id"),
+            (vec![], vec!["a/b"], "not the id"),
+        ];
+        for (files, volumes, expected) in cases {
+            let manifest = manifest(files, &volumes);
+            let why = manifest.misplaced().unwrap();
+            assert!(why.contains(expected), "{expected}: {why}");
+        }
+        let fine = manifest(vec![layer(), plain("layers/b")], &["v1"]);
+        assert_eq!(fine.misplaced(), None);
+        assert_eq!(
+            fine.bytes(),
+            u64::MAX,
+            "sizes that make no sense are no panic"
+        );
+    }
 }

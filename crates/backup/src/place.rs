@@ -23,12 +23,15 @@ pub struct Place {
 }
 
 impl Place {
-    /// In `folder`, which is made when absent, for its owner alone. What an earlier backup there did
-    /// not finish is removed.
+    /// In `folder`, which is made when absent, for its owner alone; one that is there keeps its mode:
+    /// the backup inside is closed to others in any case. What an earlier backup there did not finish
+    /// is removed.
     pub fn prepare(folder: &Path) -> Result<Self> {
-        soulbox_durable::make_folder(folder, 0o700).at("make", folder)?;
-        fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
-            .at("close to others", folder)?;
+        if !folder.is_dir() {
+            soulbox_durable::make_folder(folder, 0o700).at("make", folder)?;
+            fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
+                .at("close to others", folder)?;
+        }
         for entry in fs::read_dir(folder).at("list", folder)? {
             let path = entry.at("list", folder)?.path();
             if path.extension().is_some_and(|ending| ending == UNFINISHED) && stamp(&path) {

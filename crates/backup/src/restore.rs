@@ -16,6 +16,8 @@ use crate::{
 /// start on it.
 pub const UNFINISHED: &str = "restore.new";
 const DATABASE: &str = "soulbox.db";
+/// In a folder that is being restored: this program made it.
+const MARK: &str = ".restoring";
 
 /// Makes `data_dir` from the backup in `folder`, which is verified first. On error, or when it is cut
 /// short, there is nothing in `data_dir` that looks like one.
@@ -41,10 +43,7 @@ pub fn restore(
         name.push(".new");
         above.join(name)
     };
-    if unfinished.exists() {
-        // Left by one that was cut short.
-        fs::remove_dir_all(&unfinished).at("remove", &unfinished)?;
-    }
+    remove_unfinished(&unfinished)?;
     let done = fill(folder, manifest, &unfinished, data_dir, watcher).and_then(|()| {
         if mounted {
             move_up(&unfinished, data_dir)
@@ -58,6 +57,20 @@ pub fn restore(
         tracing::warn!(%error, "what was restored in part is left: remove it");
     }
     done
+}
+
+/// Left by one that was cut short. What somebody else has under that name stays.
+fn remove_unfinished(path: &Path) -> Result<()> {
+    let Ok(mut entries) = fs::read_dir(path) else {
+        return match path.symlink_metadata() {
+            Ok(_) => Err(Error::NotEmpty(path.to_owned())),
+            Err(_) => Ok(()),
+        };
+    };
+    if entries.next().is_some() && !path.join(MARK).is_file() {
+        return Err(Error::NotEmpty(path.to_owned()));
+    }
+    fs::remove_dir_all(path).at("remove", path)
 }
 
 fn above_of<'a>(data_dir: &'a Path, above: &'a Path) -> &'a Path {
@@ -99,6 +112,9 @@ fn fill(
     watcher: &dyn Watcher,
 ) -> Result<()> {
     soulbox_durable::make_folder(target, 0o700).at("make", target)?;
+    let mark = target.join(MARK);
+    soulbox_durable::write(&mark, 0o600, b"").at("write", &mark)?;
+    let canonical = fs::canonicalize(folder).at("find", folder)?;
     let total = manifest.bytes();
     let mut done = 0;
     for file in &manifest.files {
@@ -116,19 +132,23 @@ fn fill(
             }
         };
         goes_on()?;
-        let (from, to) = (folder.join(&file.path), target.join(&file.path));
+        let (from, to) = (canonical.join(&file.path), target.join(file.target()));
+        if fs::canonicalize(&from).at("find", &from)? != from {
+            let (path, why) = (file.path.clone(), "it is a link".to_owned());
+            return Err(Error::Damaged { path, why });
+        }
         if let Some(above) = to.parent() {
             fs::create_dir_all(above).at("make", above)?;
         }
         match file.kind {
-            FileKind::Folder => layer::unpack(&from, &to.with_extension(""), &goes_on)?,
+            FileKind::Folder => layer::unpack(&from, &to, &goes_on)?,
             FileKind::File => {
                 soulbox_sparse::copy(&from, &to).at("copy", &from)?;
-                let mode = std::fs::Permissions::from_mode(file.mode);
+                let mode = std::fs::Permissions::from_mode(file.mode & 0o777);
                 fs::set_permissions(&to, mode).at("set the mode of", &to)?;
             }
         }
-        done += file.bytes;
+        done = u64::saturating_add(done, file.bytes);
     }
     for volume in &manifest.volumes {
         for name in ["disk", "mnt"] {
@@ -138,6 +158,7 @@ fn fill(
     }
     let absolute = std::path::absolute(data_dir).at("find", data_dir)?;
     move_paths(target, &manifest.data_dir, &absolute)?;
+    fs::remove_file(&mark).at("remove", &mark)?;
     let opened = fs::File::open(target).at("open", target)?;
     rustix::fs::syncfs(opened.file()).at("put on the disk", target)
 }

@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         let to = self.path(path);
         make_above(&to)?;
         fs::write(&to, content).at("write", &to)?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).at("write", &to)?;
+        fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).at("write", &to)?;
         self.record(path)
     }
 
