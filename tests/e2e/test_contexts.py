@@ -49,6 +49,15 @@ def fingerprint(server):
     return told.stdout.strip().split("=")[1]
 
 
+def test_a_login_replaces_no_other_server_and_says_what_is_used_instead(server, user):
+    assert user.run("login", server.url, input=server.key).returncode == 0
+    refused = user.run("login", https(server), "--ca-fingerprint", fingerprint(server), input=server.key)
+    assert refused.returncode == 1 and "--name" in refused.stderr, refused.stderr
+    assert server.url in user.run("context", "show").stdout, "the first is still there"
+    again = user.run("login", server.url, input=server.key, env={"E2B_API_URL": "http://127.0.0.1:1"})
+    assert again.returncode == 0 and "unset E2B_API_URL" in again.stderr, again.stderr
+
+
 def test_a_server_with_a_ca_of_its_own_is_trusted_by_its_fingerprint(server, user, box):
     unknown = user.run("login", https(server), input=server.key)
     assert unknown.returncode == 1

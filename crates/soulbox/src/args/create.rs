@@ -15,7 +15,7 @@ pub(crate) struct CreateArgs {
     // No short form: -t is --tty, as in Docker.
     #[arg(long, default_value = "base", value_name = "NAME")]
     pub template: String,
-    /// Longest life; 90, 15m or 2h [default: as long as this command runs]
+    /// Longest life; 90, 15m or 2h [default: as long as this command runs; of `create` five minutes]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub timeout: Option<u32>,
     /// Environment variable; a name alone takes the value that it has here. May be repeated
