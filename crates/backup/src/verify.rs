@@ -4,23 +4,32 @@ use std::path::Path;
 
 use fs_err as fs;
 
-use crate::{Error, FileEntry, Manifest, Progress, Result, Watcher, error::At};
+use crate::{Error, FileEntry, FileKind, Manifest, Progress, Result, Watcher, error::At, layer};
 
-/// Reads every file. The first one that is not what was written is named.
+/// Reads every file. The first one that is not what was written, or that a restore would refuse, is
+/// named.
 pub fn verify(folder: &Path, manifest: &Manifest, watcher: &dyn Watcher) -> Result<()> {
     let total = manifest.bytes();
     let mut done = 0;
     for file in &manifest.files {
         let what = file.path.to_string_lossy();
-        let progress = Progress {
-            done,
-            total,
-            what: &what,
+        let goes_on = || {
+            let progress = Progress {
+                done,
+                total,
+                what: &what,
+            };
+            if watcher.goes_on(progress) {
+                Ok(())
+            } else {
+                Err(Error::Stopped)
+            }
         };
-        if !watcher.goes_on(progress) {
-            return Err(Error::Stopped);
-        }
+        goes_on()?;
         check(folder, file)?;
+        if matches!(file.kind, FileKind::Folder) {
+            layer::check(&folder.join(&file.path), &goes_on)?;
+        }
         done += file.bytes;
     }
     Ok(())
