@@ -63,3 +63,44 @@ fn check(folder: &Path, file: &FileEntry) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_that_a_restore_would_refuse_is_not_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("layer.tar");
+        // As it was written once: a value with a newline, as it is.
+        let mut archive = tar::Builder::new(std::fs::File::create(&path).unwrap());
+        let record = ("SCHILY.xattr.user.x", &b"one\ntwo"[..]);
+        archive.append_pax_extensions([record]).unwrap();
+        archive.append_dir(".", folder.path()).unwrap();
+        archive.finish().unwrap();
+        let sum = soulbox_sparse::checksum(&path).unwrap();
+        let manifest = Manifest {
+            format: crate::FORMAT,
+            version: String::new(),
+            created_at: soulbox_types::UnixMillis::now(),
+            data_dir: folder.path().to_owned(),
+            host: String::new(),
+            sandboxes: Vec::new(),
+            snapshots: Vec::new(),
+            volumes: Vec::new(),
+            builds: Vec::new(),
+            left_out: Vec::new(),
+            files: vec![FileEntry {
+                path: "layer.tar".into(),
+                kind: FileKind::Folder,
+                mode: 0o600,
+                length: std::fs::metadata(&path).unwrap().len(),
+                bytes: sum.bytes,
+                checksum: sum.hex,
+                unchanging: None,
+            }],
+        };
+        let refused = verify(folder.path(), &manifest, &|_: Progress<'_>| true).unwrap_err();
+        assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+    }
+}
