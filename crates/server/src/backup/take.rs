@@ -383,7 +383,7 @@ impl Job<'_> {
             self.left_out
                 .extend(too_long.into_iter().map(|path| LeftOut {
                     what: path.display().to_string(),
-                    why: "its name is too long".to_owned(),
+                    why: "it is a device, or its name is too long".to_owned(),
                 }));
         }
         Ok(())
