@@ -11,6 +11,9 @@ from support.fresh_machine import fresh_machine
 from support.server import Server, binary
 from support.waiting import eventually
 
+# Whatever another test installs meanwhile would be taken for ours.
+pytestmark = pytest.mark.alone
+
 RESOLV_CONF = "search lan\nnameserver 192.0.2.53\noptions timeout:1 attempts:1\n"
 
 # The unmodified SDK with nothing but the domain: no address of a server.

@@ -36,6 +36,11 @@ class Packages:
         return found
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _server_first(server):
+    """The clients read SSL_CERT_FILE once, at their first use: it must be there by then."""
+
+
 @pytest.fixture(scope="session")
 def stripped(scratch) -> Path:
     """A debug build has ten times its size in debug information, which nobody installs."""

@@ -29,57 +29,57 @@ def older(tmp_path) -> Path:
 
 
 @pytest.fixture
-def server(scratch, older):
+def upgraded(scratch, older):
     folder = Path(tempfile.mkdtemp(prefix="upgrade-", dir=scratch))
-    server = ProgramServer(folder / "data", program=older)
-    yield server
-    server.finish()
+    upgraded = ProgramServer(folder / "data", program=older)
+    yield upgraded
+    upgraded.finish()
 
 
 @pytest.mark.parametrize("how", ["politely", "killed"])
-def test_everything_survives_the_upgrade_and_the_way_back(server, older, tmp_path, how):
-    server.start()
-    belongings = Belongings(server, tmp_path).make()
+def test_everything_survives_the_upgrade_and_the_way_back(upgraded, older, tmp_path, how):
+    upgraded.start()
+    belongings = Belongings(upgraded, tmp_path).make()
     belongings.are_there()
-    before = shutil.copytree(server.data, tmp_path / "kept", ignore=lambda folder, names: keep_the_database(server, folder, names))
+    before = shutil.copytree(upgraded.data, tmp_path / "kept", ignore=lambda folder, names: keep_the_database(upgraded, folder, names))
 
-    server.replaced_by(binary(), politely=how == "politely")
+    upgraded.replaced_by(binary(), politely=how == "politely")
     belongings.are_there()
 
     # Back again. A program that cannot read the newer database says so, and needs the copy from before,
     # which `soulbox install` keeps in the data folder.
-    server.terminate()
-    server.program = older
-    if newer_than(server.data, before):
-        process = server.spawn()
+    upgraded.terminate()
+    upgraded.program = older
+    if newer_than(upgraded.data, before):
+        process = upgraded.spawn()
         assert process.wait(60) != 0
-        assert "newer version of this program" in server.log_tail()
-        restore(before, server.data)
-    server.start()
+        assert "newer version of this program" in upgraded.log_tail()
+        restore(before, upgraded.data)
+    upgraded.start()
     belongings.are_there()
 
-    server.replaced_by(binary())
+    upgraded.replaced_by(binary())
     belongings.are_there()
     belongings.wake()
 
 
-def test_an_older_program_refuses_a_newer_database_and_serves_with_the_copy_from_before(server, older, tmp_path):
+def test_an_older_program_refuses_a_newer_database_and_serves_with_the_copy_from_before(upgraded, older, tmp_path):
     """As a later version will leave it: with a migration that this program does not know."""
-    server.start()
-    belongings = Belongings(server, tmp_path).make()
-    server.terminate()
-    before = shutil.copytree(server.data, tmp_path / "kept", ignore=lambda folder, names: keep_the_database(server, folder, names))
-    with closing(sqlite3.connect(server.data / "soulbox.db")) as database, database:
+    upgraded.start()
+    belongings = Belongings(upgraded, tmp_path).make()
+    upgraded.terminate()
+    before = shutil.copytree(upgraded.data, tmp_path / "kept", ignore=lambda folder, names: keep_the_database(upgraded, folder, names))
+    with closing(sqlite3.connect(upgraded.data / "soulbox.db")) as database, database:
         database.execute(
             "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)"
             " VALUES (9999, 'of the future', 1, x'00', 0)"
         )
-    process = server.spawn()
+    process = upgraded.spawn()
     assert process.wait(60) != 0
-    assert "newer version of this program" in server.log_tail() and "9999" in server.log_tail()
+    assert "newer version of this program" in upgraded.log_tail() and "9999" in upgraded.log_tail()
     # Nothing of the sandboxes was touched by the refusal.
-    restore(before, server.data)
-    server.start()
+    restore(before, upgraded.data)
+    upgraded.start()
     belongings.are_there()
     belongings.wake()
 
