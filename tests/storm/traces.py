@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import descriptors
-from support.census import SANDBOX_IDS, SLACK, cgroups, flat, grown, namespaces, nft_counts, state_of
+from support.census import SANDBOX_IDS, SLACK, cgroups, count_files, flat, grown, namespaces, nft_counts, state_of
 from support.server import Server
 
 # A server that has met a thousand clients keeps a little more than one of a calm test.
@@ -48,7 +48,7 @@ class Traces:
             nft_objects=objects,
             nft_elements=elements,
             sandbox_folders=len(os.listdir(server.data / "sandboxes")),
-            files=sum(len(files) for _, _, files in os.walk(server.data)),
+            files=count_files(server.data),
             descriptors=descriptors.kinds(server.pid, server.data),
             server_threads=len(os.listdir(f"/proc/{server.pid}/task")),
         )
